@@ -1,0 +1,4 @@
+"""registry: who owns what: topics, brokers, assignments.
+
+`docs/ARCHITECTURE.md` lists the modules.
+"""

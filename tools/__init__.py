@@ -1,0 +1,1 @@
+"""tools: command line, benchmarks and scripts for operators and developers."""

@@ -1,0 +1,1 @@
+"""bench: measured beside a raw loop in the same run."""
