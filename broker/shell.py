@@ -88,7 +88,8 @@ class Shell(Protocol):
     ) -> None:
         """Write, flush and mark `job` with the next group; then `on_done(job, error)`.
 
-        `sync` False (weak flush policies): written only, neither flushed nor marked. With an error nothing is known about what reached the disk: call `fatal`.
+        `sync` False (weak flush policies): written only, neither flushed nor marked. With an
+        error nothing is known about what reached the disk: call `fatal`.
         """
 
     def run(
