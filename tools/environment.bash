@@ -187,6 +187,8 @@ install_copy() {
 # (what a user gets). An up-to-date `test` environment serves for `plain` too.
 prepare_environment() {
     local kind="$1" stamp
+    [ -d "$ROOT/ringlog/storage" ] || fail "$ROOT was cloned or copied without symbolic links" \
+        "run: git config core.symlinks true && git checkout -- ringlog (on Windows use WSL)"
     choose_scratch
     make_environment
     stamp="$VENV/ringlog-installed"
