@@ -2,7 +2,8 @@
 
     StorageError
     ├── CorruptBatch          bytes that fail a check; never served, never appended
-    │   └── TooLarge          a length or a decompressed size over its bound
+    │   ├── TooLarge          a length or a decompressed size over its bound
+    │   └── BadTimestamp      a produced batch with a time no record may have
     ├── CodecMissing          a compression codec this reader does not have
     ├── OffsetOutOfRange      a read outside [log start, log end]
     ├── DamagedLog            bytes below the durable mark fail a check: one replica is lost
@@ -40,6 +41,10 @@ class CorruptBatch(StorageError):
 
 class TooLarge(CorruptBatch):
     """A size beyond its bound: batch, record, or what a compressed batch opens to."""
+
+
+class BadTimestamp(CorruptBatch):
+    """A produced batch with a negative timestamp, or one too far ahead of the broker's clock."""
 
 
 class CodecMissing(StorageError):
