@@ -1,0 +1,291 @@
+"""The own entries of a partition's Raft log: their bytes in `raft-log` and their lookups.
+
+Owns the record format of `raft-log`, the scan that ends at the first bad byte, and the
+history of terms in memory. Must not know files, segments, or what a body means.
+
+One record of the file, big-endian, records one behind the other::
+
+    | size 4 | crc 4 | format 1 | kind 1 | n 8 | offset 8 | term 8 | body ... |
+               crc = CRC-32C of size and of all that follows crc
+    size = bytes of format..body, so 26 and more
+
+Invariants:
+    R1  Numbers are dense: entry `i` kept has n = base.own + i.
+    R2  Offsets and terms never decrease, nor lie below those of the base.
+    R3  `base.own` counts the own entries with offset < base.offset; own entries with offset =
+        base.offset are kept.
+    R4  A scan returns a prefix of the entries once written, never another entry.
+
+Source: Raft section 5.3 (log matching), 5.4.1 (term of the last entry); KIP-101 (history of
+leader epochs); ringlog's rule that own entries take no offset.
+"""
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+import msgspec
+from crc32c import crc32c
+
+from ringlog.storage.errors import WrongDirectory
+from ringlog.storage.types import Buffer, LeaderEpoch, Offset, Position
+
+RAFT_LOG_NAME = "raft-log"
+ENTRY_FORMAT = 1
+
+_HEAD = struct.Struct(">II")
+_SIZE = struct.Struct(">I")
+_FIELDS = struct.Struct(">BBqqq")
+
+
+class EntryKind(IntEnum):
+    """What an own entry says."""
+
+    TERM_OPENING = 1
+    CONFIGURATION = 2
+    LOG_START = 3
+
+
+_KINDS = frozenset(EntryKind)
+
+
+class OwnEntry(msgspec.Struct, frozen=True, gc=False):
+    """One entry of Raft itself. It begins at position (offset, n) and ends at (offset, n+1)."""
+
+    n: int
+    """Number of own entries before it since the partition was made."""
+    offset: Offset
+    """Log end offset when it was appended: it stands before the batch that begins here."""
+    term: LeaderEpoch
+    """Term of the leader that appended it."""
+    kind: EntryKind
+    """What the body is."""
+    body: bytes
+    """Bytes that belong to `replication`, opaque here."""
+
+
+def encode_entry(entry: OwnEntry) -> bytes:
+    """Return the record of `raft-log` for `entry`."""
+    fields = _FIELDS.pack(ENTRY_FORMAT, entry.kind, entry.n, entry.offset, entry.term)
+    size = _SIZE.pack(len(fields) + len(entry.body))
+    crc = crc32c(entry.body, crc32c(fields, crc32c(size)))
+    return b"".join((size, _SIZE.pack(crc), fields, entry.body))
+
+
+def scan_entries(data: Buffer, *, first_n: int | None) -> tuple[list[OwnEntry], int]:
+    """Read entries up to the first record that fails a check or does not follow the one before.
+
+    Args:
+        data: the whole file.
+        first_n: number the first entry must have, or None when any may come first.
+
+    Returns:
+        The entries, and the number of bytes they take (exclusive end of what is good).
+
+    Raises:
+        WrongDirectory: a record is whole but of a newer format. It is not torn, and cutting it
+            would lose an entry that a newer version of ringlog has written.
+    """
+    view = memoryview(data)
+    entries: list[OwnEntry] = []
+    position = 0
+    while True:
+        record = _record_at(view, position)
+        if record is None:
+            break
+        entry = _decode_fields(record)
+        if entries:
+            if not _follows(entry, entries[-1]):
+                break
+        elif first_n is not None and entry.n != first_n:
+            break
+        entries.append(entry)
+        position += _HEAD.size + len(record)
+    return entries, position
+
+
+def _record_at(view: memoryview, position: int) -> memoryview | None:
+    """Return format..body of the record at `position`, or None when it is torn or flipped."""
+    if len(view) - position < _HEAD.size + _FIELDS.size:
+        return None
+    size, crc = _HEAD.unpack_from(view, position)
+    begin = position + _HEAD.size
+    if size < _FIELDS.size or size > len(view) - begin:
+        return None
+    record = view[begin : begin + size]
+    # The size is inside the CRC, so that a flip in it is a bad CRC and not a shorter body.
+    if crc32c(record, crc32c(view[position : position + _SIZE.size])) != crc:
+        return None
+    return record
+
+
+def _decode_fields(record: memoryview) -> OwnEntry:
+    entry_format, kind, n, offset, term = _FIELDS.unpack_from(record)
+    if entry_format != ENTRY_FORMAT or kind not in _KINDS:
+        raise WrongDirectory(
+            f"{RAFT_LOG_NAME} holds an entry of format {entry_format} and kind {kind}; "
+            f"this version reads format {ENTRY_FORMAT} and kinds 1 to {max(EntryKind)}",
+            hint="start the version of ringlog that wrote this data directory, or a newer one",
+        )
+    body = bytes(record[_FIELDS.size :])
+    return OwnEntry(n, Offset(offset), LeaderEpoch(term), EntryKind(kind), body)
+
+
+def _follows(entry: OwnEntry, previous: OwnEntry) -> bool:
+    return (
+        entry.n == previous.n + 1
+        and entry.offset >= previous.offset
+        and entry.term >= previous.term
+    )
+
+
+class RaftLog:
+    """The own entries kept, and the term of every position from `base` on. In memory only.
+
+    Owned by `PartitionLog`; its thread alone may call. Entries are appended, truncated from
+    the end and trimmed from the front.
+
+    Attributes:
+        base: first position known here; see R3.
+    """
+
+    __slots__ = ("_base_term", "_entries", "_offsets", "_terms", "base")
+
+    def __init__(
+        self, base: Position, term_before: LeaderEpoch, entries: Iterable[OwnEntry] = ()
+    ) -> None:
+        self.base = base
+        self._base_term = term_before
+        self._entries: list[OwnEntry] = []
+        # Columns of the entries, for bisect: both ascend (R2).
+        self._offsets: list[Offset] = []
+        self._terms: list[LeaderEpoch] = []
+        for entry in entries:
+            self.append(entry)
+
+    @classmethod
+    def from_scan(
+        cls, base: Position, term_before: LeaderEpoch, scanned: Iterable[OwnEntry]
+    ) -> "RaftLog":
+        """Build from what `scan_entries` returned, keeping what belongs behind `base`.
+
+        Entries with an offset below the base are those that a log-start move was about to
+        drop. If what remains does not continue at `base`, nothing of it is kept, and the
+        caller's comparison with the durable mark decides whether that is damage.
+        """
+        log = cls(base, term_before)
+        for entry in scanned:
+            if entry.offset < base.offset:
+                continue
+            if entry.n != log.end_own or entry.term < log.last_term:
+                break
+            log.append(entry)
+        return log
+
+    @property
+    def entries(self) -> Sequence[OwnEntry]:
+        """The entries kept, in order of n."""
+        return self._entries
+
+    @property
+    def end_own(self) -> int:
+        """Number that the next own entry takes (exclusive end)."""
+        return self.base.own + len(self._entries)
+
+    @property
+    def last_term(self) -> LeaderEpoch:
+        """Term of the last own entry, or the term before the base."""
+        return self._terms[-1] if self._terms else self._base_term
+
+    def append(self, entry: OwnEntry) -> None:
+        """Add `entry` behind the last one."""
+        assert entry.n == self.end_own, f"R1: entry {entry.n} at {self.end_own}"
+        last_offset = self._offsets[-1] if self._offsets else self.base.offset
+        assert entry.offset >= last_offset, f"R2: offset {entry.offset} behind {last_offset}"
+        assert entry.term >= self.last_term, f"R2: term {entry.term} behind {self.last_term}"
+        self._entries.append(entry)
+        self._offsets.append(entry.offset)
+        self._terms.append(entry.term)
+
+    def truncate(self, own: int) -> None:
+        """Drop the own entries with n >= `own`."""
+        assert own >= self.base.own, f"R1: truncation to {own} below base {self.base.own}"
+        keep = own - self.base.own
+        del self._entries[keep:]
+        del self._offsets[keep:]
+        del self._terms[keep:]
+
+    def trim(self, base: Position) -> None:
+        """Move the base up to `base`, as `lowest_at(base.offset)` gives it, dropping entries."""
+        assert base == self.lowest_at(base.offset), f"R3: {base} is not the lowest at its offset"
+        drop = base.own - self.base.own
+        if drop:
+            self._base_term = self._terms[drop - 1]
+        del self._entries[:drop]
+        del self._offsets[:drop]
+        del self._terms[:drop]
+        self.base = base
+
+    def lowest_at(self, offset: Offset) -> Position:
+        """Position at the end of the batch that ends at `offset` (>= base offset)."""
+        assert offset >= self.base.offset, f"offset {offset} below base {self.base.offset}"
+        return Position(offset, self.base.own + bisect_left(self._offsets, offset))
+
+    def highest_at(self, offset: Offset) -> Position:
+        """Position at the begin of the batch that begins at `offset` (>= base offset)."""
+        assert offset >= self.base.offset, f"offset {offset} below base {self.base.offset}"
+        return Position(offset, self.base.own + bisect_right(self._offsets, offset))
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """Return the leader epoch that a batch beginning at `offset` (>= base offset) carries."""
+        assert offset >= self.base.offset, f"offset {offset} below base {self.base.offset}"
+        count = bisect_right(self._offsets, offset)
+        return self._terms[count - 1] if count else self._base_term
+
+    def term_before(self, position: Position) -> LeaderEpoch:
+        """Return the term of the entry that ends at `position`, which must be in this log."""
+        count = position.own - self.base.own
+        assert 0 <= count <= len(self._terms), f"{position} outside own entries"
+        return self._terms[count - 1] if count else self._base_term
+
+    def term_begin(self, position: Position) -> Position:
+        """Return where the term of the entry that ends at `position` begins in this log.
+
+        That is the begin of its opening, or the base when the opening is no longer kept.
+        """
+        count = position.own - self.base.own
+        assert 0 <= count <= len(self._terms), f"{position} outside own entries"
+        if not count or self._terms[count - 1] == self._base_term:
+            return self.base
+        opening = self._entries[bisect_left(self._terms, self._terms[count - 1])]
+        return Position(opening.offset, opening.n)
+
+    def holds(self, position: Position, log_end: Position) -> bool:
+        """Whether `position` is a place in this log, which ends at `log_end`.
+
+        If the terms there match as well, its offset is a batch edge in both logs.
+        """
+        # the own part must be one that this log knows or has known up to its base
+        if not self.base.own <= position.own <= self.end_own:
+            return False
+        if not self.base <= position <= log_end:
+            return False
+        # own entry n-1, which ends at or before it, must not stand behind its offset,
+        count = position.own - self.base.own
+        if count and self._offsets[count - 1] > position.offset:
+            return False
+        # and own entry n, which begins at or after it, must not stand before its offset
+        return count == len(self._offsets) or self._offsets[count] >= position.offset
+
+    def last_of(self, kind: EntryKind, *, before_own: int | None = None) -> OwnEntry | None:
+        """Return the last entry of `kind` kept with n < `before_own` (None = of all)."""
+        end = len(self._entries) if before_own is None else before_own - self.base.own
+        for entry in reversed(self._entries[: max(end, 0)]):
+            if entry.kind is kind:
+                return entry
+        return None
+
+    def encode(self) -> bytes:
+        """Return the whole file of the entries kept, as recovery and a trim write it."""
+        return b"".join(map(encode_entry, self._entries))
