@@ -8,6 +8,7 @@
     ├── OffsetOutOfRange      a read outside [log start, log end]
     ├── DamagedLog            bytes below the durable mark fail a check: one replica is lost
     ├── DamagedState          both copies of a state file fail their check
+    ├── ReadFailed            the disk cannot give bytes back: one replica is lost
     ├── LogDirFailed          a write or flush failed: the broker must stop
     ├── DiskFull              the reserve of disk space is reached; nothing was written
     ├── DirectoryInUse        another process holds the data directory
@@ -95,6 +96,10 @@ class DamagedState(StorageError):
     def __init__(self, text: str, *, path: str, hint: str = "") -> None:
         super().__init__(f"{path}: {text}", hint=hint)
         self.path = path
+
+
+class ReadFailed(StorageError):
+    """The disk cannot give bytes back. One replica is lost to it; the broker goes on."""
 
 
 class LogDirFailed(StorageError):
