@@ -36,9 +36,6 @@ from ringlog.registry.errors import (
 )
 from ringlog.storage.types import MAX_TOPIC_NAME_LENGTH
 
-FORMAT = 1
-"""Version of the stored state."""
-
 INTERNAL_PREFIX = "__"
 """Topics of the broker itself begin so; users cannot make or list them."""
 
@@ -90,7 +87,6 @@ class TopicInfo(msgspec.Struct, frozen=True):
 class RegistryState(msgspec.Struct, frozen=True):
     """Everything the registry knows, at one moment. `version` grows by one with each change."""
 
-    format: int = FORMAT
     version: int = 0
     topics: dict[str, TopicInfo] = {}
 
@@ -197,19 +193,6 @@ def remove_topic(state: RegistryState, name: str, topic_uuid: bytes) -> Registry
         return state
     topics = {key: value for key, value in state.topics.items() if key != name}
     return msgspec.structs.replace(state, version=state.version + 1, topics=topics)
-
-
-def encode_state(state: RegistryState) -> bytes:
-    """The state as one line of JSON."""
-    return msgspec.json.encode(state)
-
-
-def decode_state(data: bytes) -> RegistryState:
-    """The reverse of `encode_state`. Raises msgspec.DecodeError, ValueError (newer format)."""
-    state = msgspec.json.decode(data, type=RegistryState)
-    if state.format != FORMAT:
-        raise ValueError(f"format {state.format} of the registry; this version reads {FORMAT}")
-    return state
 
 
 def _replaced(state: RegistryState, topic: TopicInfo) -> RegistryState:
