@@ -101,6 +101,9 @@ class DurableMarks:
         self._file = file
         # Guards all below; held over writes to the page cache, never over a flush.
         self._lock = threading.Lock()
+        # Held while a pair is made, flushes included: the file grows by one slot at a time, so
+        # what a power cut leaves behind its old end is never both slots of a pair (M3).
+        self._growth = threading.Lock()
         self._pairs: dict[MarkKey, _Pair] = {}
         self._free: list[int] = []
         self._end_number = 0
@@ -177,15 +180,13 @@ class DurableMarks:
         """
         with self._lock:
             pair = self._pairs.get(key)
-            if pair is None:
+        if pair is not None:
+            self._write_both(key, pair, mark)
+            return
+        with self._growth:
+            with self._lock:
                 pair = _Pair(self._take_number(), 1, 0, mark, self._flushed)
-            self._write(key, pair, self._slot_to_write(pair), mark)
-        # One after the other: a crash in the first write leaves the second slot as it was (M1).
-        self.flush()
-        with self._lock:
-            self._write(key, pair, 1 - pair.newest, mark)
-            self._pairs[key] = pair
-        self.flush()
+            self._write_both(key, pair, mark)
 
     def flush(self) -> None:
         """Make all that was put before this call durable. Free when nothing was.
@@ -224,6 +225,16 @@ class DurableMarks:
     def close(self) -> None:
         """Release the file; does not flush."""
         self._file.close()
+
+    def _write_both(self, key: MarkKey, pair: _Pair, mark: Mark) -> None:
+        with self._lock:
+            self._write(key, pair, self._slot_to_write(pair), mark)
+        # One after the other: a crash in the first write leaves the second slot as it was (M1).
+        self.flush()
+        with self._lock:
+            self._write(key, pair, 1 - pair.newest, mark)
+            self._pairs[key] = pair
+        self.flush()
 
     def _slot_to_write(self, pair: _Pair) -> int:
         """Return the slot that may be written: not the only durable one (M1)."""
