@@ -8,7 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from tests.repo import layer_rules
-from tests.repo.source_tree import LAYERS, Source, assert_none, parse, product_sources, sources
+from tests.repo.source_tree import (
+    LAYERS,
+    Source,
+    assert_none,
+    files,
+    parse,
+    product_sources,
+    sources,
+)
 
 Rule = Callable[[Source], list[str]]
 
@@ -24,9 +32,14 @@ def test_the_rules_see_the_product() -> None:
 
 
 def test_each_shell_names_a_reason_and_a_layer() -> None:
-    for path, reason in layer_rules.SHELLS.items():
+    for path, (granted, reason) in layer_rules.SHELLS.items():
         assert path.split("/")[0] in LAYERS
+        assert granted in {"*", *layer_rules.SHELL_MODULES}
         assert len(reason) > 5
+
+
+def test_each_shell_exists() -> None:
+    assert_none([path for path in layer_rules.SHELLS if path not in files()])
 
 
 PLANTED = [
@@ -63,6 +76,7 @@ PLANTED = [
     (layer_rules.shell_violations, "storage/log.py", "import os\nos.urandom(8)"),
     (layer_rules.shell_violations, "replication/raft.py", "import threading"),
     (layer_rules.shell_violations, "replication/raft.py", "import logging"),
+    (layer_rules.shell_violations, "broker/dispatch.py", "import time"),
     (layer_rules.forbidden_violations, "tools/cli/topic.py", "import pickle"),
     (layer_rules.forbidden_violations, "tools/cli/topic.py", "eval('1')"),
     (layer_rules.forbidden_violations, "tests/unit/x.py", "from marshal import loads"),

@@ -14,6 +14,10 @@ MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "shared", "base", "lib"}
 INVARIANT = re.compile(r"^\s+([A-Z]{1,3})(\d+)\s", re.MULTILINE)
+SILENCED = re.compile(
+    r"#\s*(?:noqa|type:\s*ignore)\b"
+    r"(?P<code>:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*|\[[a-z-, ]+\])?(?P<reason>.*)$"
+)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 UNMIRRORED: dict[str, str] = {}
@@ -85,13 +89,19 @@ def docstring_violations(source: Source) -> list[str]:
 
 
 def silenced_check_violations(source: Source) -> list[str]:
-    """Comments that silence ruff or mypy without naming the code and, behind it, the reason."""
+    """Comments that silence ruff or mypy without naming the code and the reason.
+
+    The reason stands behind the code, or is a comment on the line above.
+    """
     found = []
-    for number, line in enumerate(source.text.splitlines(), 1):
-        silenced = re.search(r"#\s*(noqa|type:\s*ignore)\b(.*)$", line)
-        if silenced and not re.match(
-            r"(:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*|\[[a-z-, ]+\])\s+\S", silenced[2]
-        ):
+    lines = source.text.splitlines()
+    for number, line in enumerate(lines, 1):
+        silenced = SILENCED.search(line)
+        if silenced is None:
+            continue
+        above = lines[number - 2].strip() if number > 1 else ""
+        reasoned = silenced["reason"].strip(" #-:") or above.startswith("# ")
+        if not (silenced["code"] and reasoned):
             found.append(f"{source.path}:{number}: name the code and the reason of {silenced[0]!r}")
     return found
 
