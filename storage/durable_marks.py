@@ -118,12 +118,14 @@ class DurableMarks:
 
         Raises:
             WrongDirectory: a whole slot is of a newer format.
-            LogDirFailed: the new file cannot be made durable.
+            LogDirFailed: the file cannot be made durable.
+            ReadFailed: the disk cannot give the bytes back.
         """
         created = not directory.exists(DURABLE_MARKS_NAME)
         file = directory.open(DURABLE_MARKS_NAME, create=created)
+        # What a killed process wrote may be in the page cache only, even a first mark.
+        file.sync()
         if created:
-            file.sync()
             directory.sync()
         marks = cls(directory, file)
         marks._read_all()
@@ -263,7 +265,8 @@ class DurableMarks:
         blocks = -(-len(data) // (2 * _PAGE_BYTES))
         data = data.ljust(blocks * 2 * _PAGE_BYTES, b"\0")
         self._end_number = blocks * _SLOTS_PER_PAGE
-        # What a killed process had put is in the page cache, but perhaps not on disk.
+        # Where a flush of the process before failed, reads show bytes that are not on disk and
+        # that no flush will write: the newest slot of a pair counts as not durable.
         self._generation = 1
         for number in range(self._end_number):
             self._read_pair(data, number)
@@ -271,7 +274,8 @@ class DurableMarks:
         self._free.reverse()
 
     def _read_pair(self, data: bytes, number: int) -> None:
-        raw = [data[_position(number, slot) :][:_SLOT_BYTES] for slot in (0, 1)]
+        begins = (_position(number, 0), _position(number, 1))
+        raw = [data[begin : begin + _SLOT_BYTES] for begin in begins]
         slots = [_decode(raw[slot], 2 * number + slot, self._path) for slot in (0, 1)]
         whole = [slot for slot in (0, 1) if slots[slot] is not None]
         if not whole:
@@ -289,11 +293,11 @@ class DurableMarks:
             newest = whole[0]
         slot = slots[newest]
         assert slot is not None
-        if not same or slot.key in self._pairs:
+        # One partition twice cannot be told from two: neither is believed.
+        if not same or self._pairs.pop(slot.key, None) is not None:
             self._lost_pairs.append(number)
             return
-        # With one whole slot only, that one must not be written next; with two, the newest
-        # may not be durable, and the older one is by M1.
+        # With one whole slot only, that one must not be written next.
         generation = self._generation if len(whole) == 2 else self._flushed
         self._pairs[slot.key] = _Pair(number, newest, slot.sequence, slot.mark, generation)
 

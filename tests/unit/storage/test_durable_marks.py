@@ -243,3 +243,12 @@ def test_threads_put_their_own_partitions(disk: SimulatedDisk) -> None:
         thread.join()
     again = opened(disk)
     assert [again.get(key(number)) for number in range(4)] == [mark(n) for n in range(4)]
+
+
+def test_one_partition_in_two_pairs_is_believed_in_neither(disk: SimulatedDisk) -> None:
+    opened(disk).put(KEY, mark(1))
+    raw = bytearray(durable(disk)[:128])
+    raw[:4] = struct.pack(">I", crc32c(raw[4:], 2))
+    disk.damage(DURABLE_MARKS_NAME, 128, bytes(raw))
+    with pytest.raises(DamagedState):
+        opened(disk).get(KEY)
