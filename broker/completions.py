@@ -21,7 +21,8 @@ class Completions:
     def __init__(self) -> None:
         self._calls: collections.deque[Callable[[], None]] = collections.deque()
         self._signalled = False
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may post while the main thread is in here.
+        self._lock = threading.RLock()
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:

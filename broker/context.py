@@ -27,8 +27,8 @@ class Context:
     """Open; the flusher flushes it with each group."""
     cluster_id: str
     broker_id: BrokerId
-    directory_uuid: bytes
-    """16 bytes; a voter's name."""
+    directory_id: str
+    """UUID of the data directory: a voter's name."""
     listen: str
     """`host:port` that is bound; port 0 is resolved."""
     advertise: str

@@ -24,7 +24,7 @@ from ringlog.broker.sessions import Sessions
 from ringlog.broker.shell import Handler
 from ringlog.client import wire
 from ringlog.client.errors import BrokerError, BrokerStopping, InvalidRequest, UnsupportedVersion
-from ringlog.client.messages import APIS, ApiKey, ApiVersions, Message
+from ringlog.client.messages import APIS, ApiKey, Message
 from ringlog.storage.types import Buffer
 
 UNKNOWN_CORRELATION = -1
@@ -116,13 +116,6 @@ class Dispatcher:
         self._monotonic_ms = monotonic_ms
         self._log = LimitedLog(_log)
         self._rows = {int(key): _row(key, handler) for key, handler in handlers.items()}
-
-    def apis(self) -> list[ApiVersions]:
-        """What a Versions response lists."""
-        return [
-            ApiVersions(key, row.min_version, row.max_version)
-            for key, row in sorted(self._rows.items())
-        ]
 
     def on_message(self, peer: bytes, header: bytes | memoryview, frames: list[memoryview]) -> None:
         """Handle one message: a header and its payload frames."""

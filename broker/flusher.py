@@ -76,7 +76,8 @@ class Flusher:
         self._ready = threading.Condition()
         self._entries: list[_Entry[FlushJob]] = []
         self._closing = False
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
+        """The first failure; from then on nothing is written (U2)."""
         self._marks: concurrent.futures.Future[None] | None = None
         self._pool = concurrent.futures.ThreadPoolExecutor(sync_threads, "ringlog-sync")
         self._thread = threading.Thread(target=self._loop, name="ringlog-flusher", daemon=True)
@@ -122,14 +123,14 @@ class Flusher:
         self.rounds += 1
         self.jobs += len(entries)
         refused: dict[int, StorageError] = {}
-        if self._failure is None:
+        if self.failure is None:
             try:
                 refused = self._write_and_sync(entries)
             # Any error here means that bytes may be lost; the type does not matter.
             except Exception as error:  # noqa: BLE001
                 self._fail(error)
         for place, entry in enumerate(entries):
-            self._post(entry.completion(self._failure or refused.get(place)))
+            self._post(entry.completion(self.failure or refused.get(place)))
         return True
 
     def finish_marks(self) -> None:
@@ -190,8 +191,8 @@ class Flusher:
             other.result()
 
     def _fail(self, error: Exception) -> None:
-        if self._failure is not None:
+        if self.failure is not None:
             return
         _log.error("a write or flush failed; the broker stops: %s", error)
-        self._failure = error
+        self.failure = error
         self._on_failure(error)

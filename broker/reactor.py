@@ -87,11 +87,11 @@ class _Transits:
 
 
 class Reactor:
-    """Poll, timers, completions. `post` and `stop` may be called from any thread."""
+    """Poll, timers, completions. `post` may be called from any thread."""
 
-    def __init__(self, config: BrokerConfig, *, max_connections: int) -> None:
+    def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._max_connections = max_connections
+        self._max_connections = config.max_connections
         self._context = zmq.Context(io_threads=1)
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         self._monitor: zmq.Socket[bytes] = self._socket.get_monitor_socket(
@@ -152,6 +152,10 @@ class Reactor:
         port = int(bound.rstrip(b"\0").rpartition(b":")[2])
         return Endpoint(endpoint.host, port)
 
+    def limit_connections(self, most: int) -> None:
+        """Keep at most that many connections (before `bind`)."""
+        self._max_connections = most
+
     def receive_from(self, on_message: OnMessage, on_oversized: OnOversized) -> None:
         """Begin to read requests."""
         self._on_message = on_message
@@ -160,18 +164,20 @@ class Reactor:
             self._receiving = True
             self._poller.register(self._socket, zmq.POLLIN)
 
+    def stop_receiving(self) -> None:
+        """Leave further requests unread. Idempotent."""
+        if self._receiving:
+            self._receiving = False
+            self._poller.unregister(self._socket)
+
     def run(self) -> None:
-        """Turn until `stop`."""
+        """Turn until `end`."""
         while self._running:
             try:
                 self._turn()
             # A callback of ours broke in the middle of something; see V4.
             except Exception as error:  # noqa: BLE001
                 self.on_broken(error)
-
-    def stop(self) -> None:
-        """End `run` after the present turn. Any thread."""
-        self.post(self._end)
 
     def close(self) -> None:
         """Close socket and context. Replies already handed over get `LINGER_MS`. Idempotent."""
@@ -183,7 +189,8 @@ class Reactor:
         self._context.term()
         self._completions.close()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End `run` after the present turn. Reactor thread."""
         self._running = False
 
     # -- One turn ------------------------------------------------------------------------
@@ -216,7 +223,7 @@ class Reactor:
         for _ in range(MESSAGES_PER_TURN):
             if self._skipping is not None and not self._skip():
                 return
-            if not self._running or not self._receive():
+            if not self._receiving or not self._receive():
                 return
 
     def _receive(self) -> bool:

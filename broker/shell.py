@@ -30,6 +30,13 @@ class Reply(Protocol):
     def done(self) -> bool:
         """Whether it was answered or discarded."""
 
+    @property
+    def room_bytes(self) -> int:
+        """Payload bytes this peer may be sent now without being in danger of a drop.
+
+        A fetch answers with no more than this (one batch always fits).
+        """
+
     def send(self, body: Message, frames: Sequence[Buffer] = ()) -> None:
         """Answer with a body and payload frames. To a vanished peer: dropped and counted."""
 

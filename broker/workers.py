@@ -52,7 +52,7 @@ class Workers:
         except RuntimeError:  # the pool is shut down
             self._post(lambda: on_done(None, WorkersClosed("the broker is ending")))
 
-    def close(self, *, wait: bool) -> None:
-        """Start nothing new; `wait` for the calls under way. Idempotent."""
+    def close(self) -> None:
+        """Start nothing new and wait for the calls under way. Idempotent."""
         self._closing = True
-        self._pool.shutdown(wait=wait)
+        self._pool.shutdown(wait=True)
