@@ -3,10 +3,10 @@
 Owns the codec numbers, lz4 and gzip. Must not know records or headers.
 
 Invariants:
-    C1  Opening counts its own output; no size claimed by the input is trusted or allocated.
-    C2  Output never passes `opened_limit_bytes`, and working memory stays within a few MiB of
+    CO1 Opening counts its own output; no size claimed by the input is trusted or allocated.
+    CO2 Output never passes `opened_limit_bytes`, and working memory stays within a few MiB of
         the output: input and output both go in slices.
-    C3  What `shrink` returns, `open_compressed` with default bounds opens.
+    CO3 What `shrink` returns, `open_compressed` with default bounds opens.
 
 The ratio bound only holds above `RATIO_FREE_BYTES`: a small batch of equal records is not a
 bomb, however well it packs.

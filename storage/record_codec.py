@@ -15,11 +15,11 @@ All varints are zigzag (`storage.varint`). In a compressed batch all records tog
 frame.
 
 Invariants:
-    R1  On any bytes whatever the decoder returns records or raises CorruptBatch, TooLarge or
+    RC1 On any bytes whatever the decoder returns records or raises CorruptBatch, TooLarge or
         CodecMissing, and what it builds stays in proportion to what it was allowed to open.
-    R2  A length is compared with the bytes left before it is used; a record ends exactly where
+    RC2 A length is compared with the bytes left before it is used; a record ends exactly where
         its length says, the last one exactly where the records end.
-    R3  What the encoder accepts, the decoder with default bounds gives back unchanged.
+    RC3 What the encoder accepts, the decoder with default bounds gives back unchanged.
 
 Both hot paths avoid calls per record: the encoder fills a list of parts column by column and
 joins it once; the decoder reads varints of one and two bytes in place.
@@ -70,8 +70,9 @@ from ringlog.storage.varint import (
 MAX_HEADER_COUNT = 2**20
 """Most headers in all records of a batch together."""
 
-MAX_TIMESTAMP = 2**48 - 1
-"""Largest timestamp written, in ms: the year 10889. Microseconds since 1970 are beyond it."""
+MAX_TIMESTAMP = 2**48 - 2
+"""Largest timestamp written, in ms: the year 10889. Microseconds since 1970 are beyond it, and a
+delta between it and `NO_TIMESTAMP` still fits 7 bytes."""
 
 _TABLE_SIZE = len(PLAIN_HEADS)
 _INT64_END = 2**63
@@ -417,12 +418,20 @@ def _read_head(
     raw = data[position + 1]
     position += 2
     if raw > 127:
-        raw, position = read_raw_varint(data, position - 1, MAX_VARINT64_BYTES)
+        if data[position] < 128:
+            raw = raw & 127 | data[position] << 7
+            position += 1
+        else:
+            raw, position = read_raw_varint(data, position - 1, MAX_VARINT64_BYTES)
     time_delta = (raw >> 1) ^ -(raw & 1)
     raw = data[position]
     position += 1
     if raw > 127:
-        raw, position = read_raw_varint(data, position - 1, MAX_VARINT32_BYTES)
+        if data[position] < 128:
+            raw = raw & 127 | data[position] << 7
+            position += 1
+        else:
+            raw, position = read_raw_varint(data, position - 1, MAX_VARINT32_BYTES)
     delta = raw >> 1
     if raw & 1 or delta <= previous:
         raise CorruptBatch(f"offset delta {(raw >> 1) ^ -(raw & 1)} follows {previous}")
@@ -448,7 +457,10 @@ def _read_headers(
     data: bytes, position: int, end: int, most: int
 ) -> tuple[tuple[Header, ...], int]:
     """Read the headers of one record, at most `most`; they must end at `end` or before."""
-    raw, position = read_raw_varint(data, position, MAX_VARINT32_BYTES)
+    raw = data[position]
+    position += 1
+    if raw > 127:
+        raw, position = read_raw_varint(data, position - 1, MAX_VARINT32_BYTES)
     count = raw >> 1
     if raw & 1 or 2 * count > end - position:
         raise CorruptBatch("a record has a bad number of headers")
