@@ -56,18 +56,18 @@ class OpenedLog(msgspec.Struct, frozen=True):
 
 def create_partition(
     directory: Directory,
-    identity: PartitionIdentity,
     marks: DurableMarks,
+    identity: PartitionIdentity,
     *,
-    voters: Iterable[str] | None,
+    configuration: Iterable[str] | None,
 ) -> None:
     """Make the files of a partition. `partition.json` comes last: with it all others are there.
 
     Args:
         directory: of the partition; made if absent. Leftovers of an unfinished call are removed.
-        identity: which partition it is.
         marks: of the data directory.
-        voters: directory UUIDs of the first configuration, or None for a blank replica, which
+        identity: which partition it is.
+        configuration: directory UUIDs of the first voters, or None for a blank replica, which
             waits for a reset.
 
     Raises:
@@ -82,20 +82,20 @@ def create_partition(
     for name in directory.names():
         directory.unlink(name)
     save_raft_state(directory, RaftState())
-    if voters is not None:
+    if configuration is not None:
         for name in (RAFT_LOG_NAME, segment_name(Offset(0))):
             file = directory.open(name, create=True)
             file.sync()
             file.close()
-        save_start_state(directory, StartState(configuration=tuple(sorted(voters))))
+        save_start_state(directory, StartState(configuration=tuple(sorted(configuration))))
     marks.lower(identity.mark_key, Mark(LOG_BEGIN, Offset(0), 0, clean=False))
     save_partition_identity(directory, identity)
 
 
 def open_partition_log(
     directory: Directory,
-    identity: PartitionIdentity,
     marks: DurableMarks,
+    identity: PartitionIdentity,
     config: LogConfig,
     *,
     now_ms: int,
@@ -104,8 +104,8 @@ def open_partition_log(
 
     Args:
         directory: of the partition.
-        identity: which partition it has to be.
         marks: of the data directory.
+        identity: which partition it has to be.
         config: settings of the log.
         now_ms: wall clock: age of what has none on disk.
 

@@ -54,6 +54,22 @@ class RecoveryReport(msgspec.Struct):
     rebuilt: list[str] = msgspec.field(default_factory=list)
     """Caches that were made again."""
 
+    def notes(self) -> list[str]:
+        """Say it in sentences; none for a clean start that found everything in place."""
+        notes = []
+        if not self.clean:
+            notes.append(f"not closed in order; flushed up to {self.mark}, recovered to {self.end}")
+        if self.cut_bytes or self.cut_own_entries:
+            notes.append(
+                f"cut {self.cut_bytes} bytes and {self.cut_own_entries} own entries that were "
+                f"never acknowledged: {self.cut_reason or 'no batch belongs to them'}"
+            )
+        if self.rewritten_bytes:
+            notes.append(f"wrote {self.rewritten_bytes} unflushed bytes again")
+        if self.rebuilt:
+            notes.append(f"made again: {', '.join(self.rebuilt)}")
+        return notes
+
 
 class FoundSegments(msgspec.Struct):
     """The segments that make up the log; the last one is active."""
