@@ -115,16 +115,17 @@ class Descriptors:
         self._open: OrderedDict[Handle, None] = OrderedDict()
 
     def acquire(self, path: str, *, create: bool) -> Handle:
-        """The shared handle of a file, with one user more."""
+        """The shared handle of a file, with one user more. Raises as `Directory.open`."""
         with self.names_lock:
             with self._table_lock:
                 handle = self._handles.get(path) or Handle(path)
-            if handle.fd < 0:
-                self._install(handle, OPEN_FLAGS | (os.O_CREAT if create else 0), pins=0)
+            if self.pin_if_open(handle) < 0:
+                self._install(handle, OPEN_FLAGS | (os.O_CREAT if create else 0))
             with self._table_lock:
                 handle.users += 1
                 self._handles[path] = handle
         self._shrink()
+        self.unpin(handle)  # only now, so that the new one is not the first to go
         return handle
 
     def release(self, handle: Handle) -> None:
@@ -146,7 +147,7 @@ class Descriptors:
         with self.names_lock:
             fd = self.pin_if_open(handle)
             if fd < 0:
-                fd = self._install(handle, OPEN_FLAGS, pins=1)
+                fd = self._install(handle, OPEN_FLAGS)
         self._shrink()
         return fd
 
@@ -217,7 +218,8 @@ class Descriptors:
                 if error.errno not in _NO_DESCRIPTOR or not self._evict():
                     raise
 
-    def _install(self, handle: Handle, flags: int, *, pins: int) -> int:
+    def _install(self, handle: Handle, flags: int) -> int:
+        """Open a file and pin its descriptor."""
         with seam_errors("opening", handle.path):
             fd = self.open_raw(handle.path, flags)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -228,7 +230,7 @@ class Descriptors:
             )
         with self._table_lock:
             handle.fd = fd
-            handle.pins += pins
+            handle.pins += 1
             self._open[handle] = None
         return fd
 

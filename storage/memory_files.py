@@ -150,9 +150,10 @@ class MemoryFile:
             if grown <= 0:
                 del node.content[size_bytes:]
                 self._tree.give_back(-grown)
-            elif self._tree.take(grown) == grown:
+            elif (taken := self._tree.take(grown)) == grown:
                 node.content.extend(bytes(grown))
             else:
+                self._tree.give_back(taken)
                 raise LogDirFailed(f"truncating {node.path}: no space is left", hint=_FULL_HINT)
 
     def size_bytes(self) -> int:
@@ -240,7 +241,7 @@ class MemoryDirectory:
             if self._find() is None:
                 parent.make_directory(self._steps[-1])
                 parent.sync()
-        elif self._tree.root is None:
+        elif self._find() is None:
             self._tree.root = self._tree.new_directory()
 
     def rename(self, old: str, new: str) -> None:

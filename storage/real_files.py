@@ -5,7 +5,7 @@ what the bytes mean.
 
 Invariants (F1 to F5 are those of `storage.files`):
     R5  `pread_cached` never opens a descriptor and never waits for a disk.
-    R6  Nothing is reached through a symbolic link below the data directory's own path.
+    R6  A file that is a symbolic link, or not a regular file, is refused.
     R7  Files are made with mode 0600 and directories with 0700.
 
 Source: preadv2(2), pwritev(2), flock(2), rename(2).
@@ -154,6 +154,8 @@ class RealFile:
         fd = self._pin()
         try:
             return os.fstat(fd).st_size
+        except OSError as error:
+            raise self._read_failed(0, error) from error
         finally:
             self._descriptors.unpin(self._handle)
 

@@ -151,6 +151,10 @@ class SimulatedDisk(MemoryTree):
         May be called again on the same disk for another outcome of the same crash.
         """
         self._dead = self._dead or f"crash ({mode.value})"
+        return self.image(rng, mode)
+
+    def image(self, rng: random.Random, mode: CrashMode) -> "SimulatedDisk":
+        """The disk that a crash at this moment would leave. This life goes on."""
         survivor = SimulatedDisk(capacity_bytes=self.capacity_bytes)
         if self.root is not None:
             kill = mode is CrashMode.KILL
