@@ -7,6 +7,7 @@
 # After `prepare_environment KIND` these are set:
 #   ROOT     the clone (absolute)      VENV     the virtual environment, ringlog installed in it
 #   SCRATCH  a folder for caches and logs that belongs to this user
+# The caller may name RINGLOG_PYTHON (an interpreter) and RINGLOG_VENV (an environment to use).
 
 MINIMUM_PYTHON="3.11"
 NETWORK_ATTEMPTS=3
@@ -191,6 +192,8 @@ prepare_environment() {
         "run: git config core.symlinks true && git checkout -- ringlog (on Windows use WSL)"
     choose_scratch
     make_environment
+    # An environment that the caller names and that has ringlog already is used as it is.
+    [ -z "${RINGLOG_VENV:-}" ] || [ ! -x "$VENV/bin/ringlog" ] || return 0
     stamp="$VENV/ringlog-installed"
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(installation_stamp test)" ]; then
         return 0
