@@ -14,13 +14,13 @@ crc is CRC-32C of the rest, seeded with the slot's number, so that a slot writte
 place is seen. Flag 1 = clean stop. A slot of zeros is free.
 
 Invariants:
-    M1  At every moment at least one slot of a pair in use is durable and whole: the one that
-        is written is never the only durable one. So after a crash `get` gives the mark
-        flushed last or one put since, never another.
-    M2  The slot with the higher sequence counts.
-    M3  A mark moves down only by `lower`, which is durable in both slots when it returns; the
-        first mark of a partition is written the same way. So a pair with one damaged and one
-        free slot was never in use, and two damaged slots are damage.
+    DM1  At every moment at least one slot of a pair in use is durable and whole: the one that
+         is written is never the only durable one. So after a crash `get` gives the mark
+         flushed last or one put since, never another.
+    DM2  The slot with the higher sequence counts.
+    DM3  A mark moves down only by `lower`, which is durable in both slots when it returns; the
+         first mark of a partition is written the same way. So a pair with one damaged and one
+         free slot was never in use, and two damaged slots are damage.
 
 Source: the alternating header slots known from databases; ringlog's raft-log rules (durable
 mark, "Order on disk" 2 and 3).
@@ -102,7 +102,7 @@ class DurableMarks:
         # Guards all below; held over writes to the page cache, never over a flush.
         self._lock = threading.Lock()
         # Held while a pair is made, flushes included: the file grows by one slot at a time, so
-        # what a power cut leaves behind its old end is never both slots of a pair (M3).
+        # what a power cut leaves behind its old end is never both slots of a pair (DM3).
         self._growth = threading.Lock()
         self._pairs: dict[MarkKey, _Pair] = {}
         self._free: list[int] = []
@@ -169,7 +169,7 @@ class DurableMarks:
         with self._lock:
             pair = self._pairs.get(key)
             if pair is not None:
-                assert mark.position >= pair.mark.position, "M3: a mark is lowered by lower()"
+                assert mark.position >= pair.mark.position, "DM3: a mark is lowered by lower()"
                 self._write(key, pair, self._slot_to_write(pair), mark)
                 return
         self.lower(key, mark)
@@ -231,7 +231,7 @@ class DurableMarks:
     def _write_both(self, key: MarkKey, pair: _Pair, mark: Mark) -> None:
         with self._lock:
             self._write(key, pair, self._slot_to_write(pair), mark)
-        # One after the other: a crash in the first write leaves the second slot as it was (M1).
+        # One after the other: a crash in the first write leaves the second slot as it was (DM1).
         self.flush()
         with self._lock:
             self._write(key, pair, 1 - pair.newest, mark)
@@ -239,7 +239,7 @@ class DurableMarks:
         self.flush()
 
     def _slot_to_write(self, pair: _Pair) -> int:
-        """Return the slot that may be written: not the only durable one (M1)."""
+        """Return the slot that may be written: not the only durable one (DM1)."""
         return 1 - pair.newest if pair.generation <= self._flushed else pair.newest
 
     def _write(self, key: MarkKey, pair: _Pair, slot: int, mark: Mark) -> None:

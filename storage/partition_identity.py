@@ -3,6 +3,10 @@
 Owns its fields and what is derived from them: the key of the durable mark and the seed of
 checksums over whole files. Must not know names of directories; those can be renamed, a topic's
 UUID cannot change, and a topic made again under the same name has another one.
+
+Invariants:
+    PI1  The file is written once. Key and seed depend on the topic's UUID and the partition
+         alone, so they hold for the life of the directory.
 """
 
 from uuid import UUID

@@ -5,12 +5,12 @@ and of what offset, which one is fenced. Must not know files, clocks or the log;
 batches in the same order give the same table on every replica.
 
 Invariants:
-    P1  Rows are in the order of each producer's last batch; the first one is forgotten first,
-        by count and never by clock, so all replicas forget the same one.
-    P2  A row holds one producer epoch and its last `remembered` batches, oldest first.
-    P3  `check` changes nothing; `note` judges nothing. The log is the truth: what was appended
-        is noted, also when it is replayed from disk.
-    P4  Restoring a snapshot and noting the batches behind it equals noting them all.
+    PT1  Rows are in the order of each producer's last batch; the first one is forgotten first,
+         by count and never by clock, so all replicas forget the same one.
+    PT2  A row holds one producer epoch and its last `remembered` batches, oldest first.
+    PT3  `check` changes nothing; `note` judges nothing. The log is the truth: what was appended
+         is noted, also when it is replayed from disk.
+    PT4  Restoring a snapshot and noting the batches behind it equals noting them all.
 
 A cache file `producer-snapshot`, big-endian::
 
@@ -136,7 +136,7 @@ class ProducerTable:
         if producer_id == NO_PRODUCER_ID:
             return
         rows = self._rows
-        # Taken out and put back: the dict's order is the order of last batches (P1).
+        # Taken out and put back: the dict's order is the order of last batches (PT1).
         row = rows.pop(producer_id, None)
         if row is None or row.epoch != header.producer_epoch:
             row = _Row(header.producer_epoch, deque(maxlen=self._remembered))

@@ -10,11 +10,11 @@ One record of the file, big-endian, records one behind the other::
     size = bytes of format..body, so 26 and more
 
 Invariants:
-    R1  Numbers are dense: entry `i` kept has n = base.own + i.
-    R2  Offsets and terms never decrease, nor lie below those of the base.
-    R3  `base.own` counts the own entries with offset < base.offset; own entries with offset =
-        base.offset are kept.
-    R4  A scan returns a prefix of the entries once written, never another entry.
+    RL1  Numbers are dense: entry `i` kept has n = base.own + i.
+    RL2  Offsets and terms never decrease, nor lie below those of the base.
+    RL3  `base.own` counts the own entries with offset < base.offset; own entries with offset =
+         base.offset are kept.
+    RL4  A scan returns a prefix of the entries once written, never another entry.
 
 Source: Raft section 5.3 (log matching), 5.4.1 (term of the last entry); KIP-101 (history of
 leader epochs); ringlog's rule that own entries take no offset.
@@ -147,7 +147,7 @@ class RaftLog:
     the end and trimmed from the front.
 
     Attributes:
-        base: first position known here; see R3.
+        base: first position known here; see RL3.
     """
 
     __slots__ = ("_base_term", "_entries", "_offsets", "_terms", "base")
@@ -158,7 +158,7 @@ class RaftLog:
         self.base = base
         self._base_term = term_before
         self._entries: list[OwnEntry] = []
-        # Columns of the entries, for bisect: both ascend (R2).
+        # Columns of the entries, for bisect: both ascend (RL2).
         self._offsets: list[Offset] = []
         self._terms: list[LeaderEpoch] = []
         for entry in entries:
@@ -200,17 +200,17 @@ class RaftLog:
 
     def append(self, entry: OwnEntry) -> None:
         """Add `entry` behind the last one."""
-        assert entry.n == self.end_own, f"R1: entry {entry.n} at {self.end_own}"
+        assert entry.n == self.end_own, f"RL1: entry {entry.n} at {self.end_own}"
         last_offset = self._offsets[-1] if self._offsets else self.base.offset
-        assert entry.offset >= last_offset, f"R2: offset {entry.offset} behind {last_offset}"
-        assert entry.term >= self.last_term, f"R2: term {entry.term} behind {self.last_term}"
+        assert entry.offset >= last_offset, f"RL2: offset {entry.offset} behind {last_offset}"
+        assert entry.term >= self.last_term, f"RL2: term {entry.term} behind {self.last_term}"
         self._entries.append(entry)
         self._offsets.append(entry.offset)
         self._terms.append(entry.term)
 
     def truncate(self, own: int) -> None:
         """Drop the own entries with n >= `own`."""
-        assert own >= self.base.own, f"R1: truncation to {own} below base {self.base.own}"
+        assert own >= self.base.own, f"RL1: truncation to {own} below base {self.base.own}"
         keep = own - self.base.own
         del self._entries[keep:]
         del self._offsets[keep:]
@@ -218,7 +218,7 @@ class RaftLog:
 
     def trim(self, base: Position) -> None:
         """Move the base up to `base`, as `lowest_at(base.offset)` gives it, dropping entries."""
-        assert base == self.lowest_at(base.offset), f"R3: {base} is not the lowest at its offset"
+        assert base == self.lowest_at(base.offset), f"RL3: {base} is not the lowest at its offset"
         drop = base.own - self.base.own
         if drop:
             self._base_term = self._terms[drop - 1]

@@ -3,6 +3,11 @@
 Owns its fields. Must not know the rules that change them: `replication` decides, and flushes
 this file before it says anything in the new term.
 
+Invariants:
+    RS1  Term and life never decrease; one vote per term. Who changes the state keeps this, and
+         it holds over a crash because a save is durable before it returns.
+    RS2  A missing or damaged file is never taken for a fresh replica: it could vote twice.
+
 Source: Raft section 5.1 and figure 2 (currentTerm, votedFor); the life of the log and the
 term without a vote are ringlog's, for a replica that has lost flushed bytes.
 """

@@ -4,10 +4,10 @@ Owns its fields and the rule between them. Must not know segments or how it is a
 partition directory without it is a blank replica: it refuses appends and waits for a reset.
 
 Invariants:
-    S1  `base_offset` is the edge of a batch; `base_own` counts the own entries with a smaller
-        offset, so those with the same offset are still in `raft-log`.
-    S2  Configuration, term before and producers are those at the base, not the newest ones.
-    S3  base_offset <= log_start; the log start may lie inside a batch.
+    SS1  `base_offset` is the edge of a batch; `base_own` counts the own entries with a smaller
+         offset, so those with the same offset are still in `raft-log`.
+    SS2  Configuration, term before and producers are those at the base, not the newest ones.
+    SS3  base_offset <= log_start; the log start may lie inside a batch.
 
 Source: Raft section 7 (snapshot: last included term and configuration).
 """
@@ -50,7 +50,7 @@ class StartState(msgspec.Struct, frozen=True, kw_only=True):
 
 def save_start_state(directory: Directory, state: StartState) -> None:
     """Replace the file. Durable when it returns. Raises LogDirFailed, DiskFull."""
-    assert 0 <= state.base_offset <= state.log_start, f"S3: {state.base_offset} {state.log_start}"
+    assert 0 <= state.base_offset <= state.log_start, f"SS3: {state.base_offset} {state.log_start}"
     write_state(directory, START_STATE_NAME, state, format=START_STATE_FORMAT)
 
 

@@ -1,7 +1,7 @@
 """`durable-marks` under a power cut at every call, and under every flipped byte.
 
-M1: after a crash a partition's mark is the one flushed last or one put since, never another.
-M3: what `lower` set is all there is once it has returned, whatever is damaged later but both.
+DM1: after a crash a partition's mark is the one flushed last or one put since, never another.
+DM3: what `lower` set is all there is once it has returned, whatever is damaged later but both.
 """
 
 import random

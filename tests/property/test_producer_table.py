@@ -153,7 +153,7 @@ def test_every_verdict_is_that_of_the_whole_history(steps: list[Step], first: in
         if header.producer_id != -1 and header.producer_epoch < 0:
             continue
         expected = model.verdict(header)
-        event(expected if isinstance(expected, str) else str(expected[0]))  # type: ignore[index]
+        event(str(expected[0]) if isinstance(expected, tuple) else str(expected))
         assert verdict(table, header) == expected
         if expected == "append":
             offset = sum(appended.record_count for appended in sent)
@@ -173,7 +173,7 @@ def test_every_verdict_is_that_of_the_whole_history(steps: list[Step], first: in
 def test_a_restored_snapshot_goes_on_like_the_original(
     steps: list[Step], first: int, cut: int
 ) -> None:
-    """P4: snapshot at any place, restored elsewhere, and the batches behind it noted there."""
+    """PT4: snapshot at any place, restored elsewhere, and the batches behind it noted there."""
     table = ProducerTable(max_producers=MAX_PRODUCERS, remembered=REMEMBERED)
     twin = ProducerTable(max_producers=MAX_PRODUCERS, remembered=REMEMBERED)
     sent: list[BatchHeader] = []

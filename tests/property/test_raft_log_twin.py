@@ -80,7 +80,7 @@ def test_every_question_has_the_answer_of_the_flat_list(
         positions = twin.positions()
         end = positions[-1]
         assert log.end_own == end.own
-        # the base is the lowest position of its offset (R3)
+        # the base is the lowest position of its offset (RL3)
         assert log.base == min(p for p in positions if p.offset == log.base.offset)
         kept = [p for p in positions if p >= log.base]
         for position in kept:

@@ -133,7 +133,7 @@ def test_only_lower_moves_a_mark_down(disk: SimulatedDisk) -> None:
     marks = opened(disk)
     marks.put(KEY, mark(50, own=2))
     for lower in (mark(49, own=9), mark(50, own=1)):
-        with pytest.raises(AssertionError, match="M3"):
+        with pytest.raises(AssertionError, match="DM3"):
             marks.put(KEY, lower)
 
 

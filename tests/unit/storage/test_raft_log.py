@@ -161,7 +161,7 @@ def test_the_last_entry_of_a_kind() -> None:
 @pytest.mark.parametrize("entry", [own(6, 30, 4), own(5, 24, 4), own(5, 25, 3)], ids=str)
 def test_an_entry_out_of_order_is_our_own_bug(entry: OwnEntry) -> None:
     log = RaftLog(LOG_BEGIN, LeaderEpoch(0), ENTRIES)
-    with pytest.raises(AssertionError, match=r"R[12]"):
+    with pytest.raises(AssertionError, match=r"RL[12]"):
         log.append(entry)
 
 

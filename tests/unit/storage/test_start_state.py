@@ -68,6 +68,6 @@ def test_fields_that_contradict_one_another_are_damage(
 
 
 def test_a_log_start_below_the_base_is_our_own_bug(directory: MemoryDirectory) -> None:
-    with pytest.raises(AssertionError, match="S3"):
+    with pytest.raises(AssertionError, match="SS3"):
         save_start_state(directory, StartState(base_offset=Offset(5)))
     assert load_start_state(directory) is None
