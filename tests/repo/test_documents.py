@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.source_tree import ROOT, assert_none, files
+from tests.repo.source_tree import ROOT, assert_none, files, sources
 
 DECISION_NAME = re.compile(r"^(\d{4})-[a-z0-9]+(-[a-z0-9]+)*\.md$")
 DECISION_PARTS = ("## Context", "## Decision", "## Rejected", "## Consequence")
 MAX_DECISION_LINES = 70
 
 # Spelled in pieces, so that this file does not break its own rule.
-MACHINE_PATHS = re.compile("|".join([r"/work" + r"/[a-z.]", r"/ro" + r"ot/", r"/ho" + r"me/[a-z]"]))
+MACHINE_PATHS = re.compile(
+    "|".join([r"/work" + r"/[a-z.]", r"/ro" + r"ot/", r"/ho" + r"me/[a-z]", r"/tmp/" + r"team"])
+)
 TEXT_ENDINGS = {".py", ".md", ".cfg", ".toml", ".bash", ".pyi", ".txt", ""}
 
 
@@ -81,7 +83,9 @@ def test_no_file_names_a_path_of_one_machine() -> None:
     assert_none(found)
 
 
-@pytest.mark.parametrize("folder", ["wo" + "rk/x", "ro" + "ot/x", "ho" + "me/someone"])
+@pytest.mark.parametrize(
+    "folder", ["wo" + "rk/x", "ro" + "ot/x", "ho" + "me/someone", "tmp/" + "team"]
+)
 def test_a_path_of_one_machine_is_found(folder: str) -> None:
     assert machine_paths("x.py", f"open('/{folder}')") != []
 
@@ -127,3 +131,31 @@ def test_each_path_named_in_the_guides_exists(name: str) -> None:
 
 def test_a_missing_path_is_found() -> None:
     assert missing_paths("README.md", "see `storage/ghost.py`") == ["README.md: storage/ghost.py"]
+
+
+NAMED_DOCUMENT = re.compile(r"(?<![\w/.-])(?:docs/)?([A-Za-z][\w-]*\.md)\b")
+
+
+def missing_documents(name: str, text: str) -> list[str]:
+    """Documents that a source names and that are neither under docs/ nor at the root."""
+    return [
+        f"{name}: {document}"
+        for document in NAMED_DOCUMENT.findall(text)
+        if not ((ROOT / "docs" / document).exists() or (ROOT / document).exists())
+    ]
+
+
+def test_each_document_that_a_source_names_exists() -> None:
+    own = "tests/repo/"
+    found = [
+        line
+        for source in sources()
+        if not source.path.startswith(own)
+        for line in missing_documents(source.path, source.text)
+    ]
+    assert_none(found)
+
+
+def test_a_missing_document_is_found() -> None:
+    text = "see ghost.md, docs/ghost.md, docs/modules.md and README.md"
+    assert missing_documents("storage/log.py", text) == ["storage/log.py: ghost.md"] * 2
