@@ -87,6 +87,7 @@ FORBIDDEN_CALLS = {
     *("eval", "exec", "compile", "__import__"),
     *("yaml.load", "importlib.import_module"),
 }
+CALLED_IN_TESTS = {"importlib.import_module"}
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
@@ -177,7 +178,8 @@ def forbidden_violations(source: Source) -> list[str]:
     found = [
         (line, name) for line, name in _imports(source) if name.split(".")[0] in FORBIDDEN_MODULES
     ]
-    found += [(line, name) for line, name in _uses(source) if name in FORBIDDEN_CALLS]
+    calls = FORBIDDEN_CALLS - (CALLED_IN_TESTS if source.folder == "tests" else set())
+    found += [(line, name) for line, name in _uses(source) if name in calls]
     return [f"{source.path}:{line}: {name}: data never becomes code" for line, name in found]
 
 

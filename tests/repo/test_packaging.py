@@ -105,19 +105,23 @@ PROBE = """
 import sys, time
 began = time.process_time()
 import ringlog.client
-took = time.process_time() - began
-unwanted = {"kazoo", "rich", "click", "aiokafka", "kafka", "asyncio",
+alone = time.process_time() - began
+for name in ringlog.client.__all__:
+    getattr(ringlog.client, name)
+unwanted = {"kazoo", "rich", "click", "aiokafka", "kafka",
             "ringlog.broker", "ringlog.registry", "ringlog.replication", "ringlog.tools"}
-print(f"{took:.3f}", *sorted(unwanted & set(sys.modules)))
+print(f"{alone:.3f} {time.process_time() - began:.3f}", *sorted(unwanted & set(sys.modules)))
 """
 
 
 def test_importing_the_client_is_quick_and_loads_nothing_of_the_server() -> None:
     probe = run_python("-c", PROBE, cwd=ROOT)
     assert probe.returncode == 0, probe.stderr
-    seconds, *unwanted = probe.stdout.split()
+    alone_s, all_names_s, *unwanted = probe.stdout.split()
     assert unwanted == []
-    assert float(seconds) < 0.5
+    # Processor time, with room for a slow machine; here it is 1 ms and 100 ms.
+    assert float(alone_s) < 0.2
+    assert float(all_names_s) < 1.0
 
 
 @pytest.mark.parametrize("name", LINKS)
