@@ -27,6 +27,11 @@ def raise_file_limit() -> int:
     return hard
 
 
+def open_files_limit() -> int:
+    """The limit on open files in force."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def connection_cap(config: BrokerConfig, open_files_limit: int) -> int:
     """Connections this broker keeps: `max_connections`, or what the file limit leaves.
 

@@ -1,0 +1,436 @@
+"""Every partition of this broker: which are open, which are not and why.
+
+Owns the map from names to partitions, their opening and closing, what their driver asks of the
+shell, and the timers of weak flush policies. Must not know requests, nor who decides that a
+topic exists: `broker.topics` tells it.
+
+Invariants:
+    H1  A partition is handed out only while its topic is served here under that UUID, and only
+        when it is open and ready.
+    H2  A damaged partition answers with its damage; the others go on.
+    H3  After a failed write or flush the broker stops: `fatal` is called and nothing is retried.
+    H4  Nothing here scans all partitions on a request, a commit or a timer's tick.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+from uuid import UUID
+
+from ringlog.broker.disk_space import DiskSpace
+from ringlog.broker.error_codes import broker_error
+from ringlog.broker.metrics import CoreMetrics
+from ringlog.broker.partition import Partition
+from ringlog.broker.partition_files import Files, Opened
+from ringlog.broker.purgatory import ByteWaits
+from ringlog.broker.shell import Shell
+from ringlog.broker.topic_settings import TopicSettings
+from ringlog.client.errors import (
+    BrokerError,
+    Busy,
+    PartitionDamaged,
+    StaleTopic,
+    UnknownPartition,
+    UnknownTopic,
+)
+from ringlog.replication.driver import Driver
+from ringlog.replication.replicator import SoloReplicator
+from ringlog.storage.errors import (
+    DamagedLog,
+    DamagedState,
+    FileMissing,
+    LogDirFailed,
+    ReadFailed,
+    WrongDirectory,
+)
+from ringlog.storage.files import Directory
+from ringlog.storage.log_job import LogJob
+from ringlog.storage.partition_identity import PartitionIdentity
+from ringlog.storage.raft_state import RaftState, save_raft_state
+from ringlog.storage.types import TopicPartition
+
+DAMAGE = (DamagedLog, DamagedState, FileMissing, ReadFailed, WrongDirectory)
+"""Errors that cost one partition, not the broker."""
+
+DISK_FULL_RETRY_MS = 500
+
+_log = logging.getLogger(__name__)
+
+
+class Sleeper(Protocol):
+    """A request that waits for something to read."""
+
+    def wake(self) -> None:
+        """Look again: there is something, or a partition has gone."""
+
+
+class Slot:
+    """The place of one partition: open, or why not. `error` counts only while it is not open."""
+
+    __slots__ = ("error", "identity", "partition")
+
+    def __init__(self, identity: PartitionIdentity) -> None:
+        self.identity = identity
+        self.partition: Partition | None = None
+        self.error: BrokerError = Busy(
+            f"partition {identity.topic_partition} is being opened", hint="try again in a moment"
+        )
+
+    @property
+    def failure(self) -> BrokerError | None:
+        """Why it serves nothing, or None."""
+        return self.error if self.partition is None else self.partition.closed_by
+
+
+class HostedTopic:
+    """A topic of which this broker has partitions; `slots[i]` is partition i."""
+
+    __slots__ = ("name", "settings", "slots", "topic_uuid")
+
+    def __init__(self, name: str, topic_uuid: bytes, settings: TopicSettings) -> None:
+        self.name = name
+        self.topic_uuid = topic_uuid
+        self.settings = settings
+        self.slots: list[Slot] = []
+
+
+class ShellDisk:
+    """`replication.driver.Disk` of one partition, by the shell's threads."""
+
+    __slots__ = ("_directory", "_key", "_shell")
+
+    def __init__(self, shell: Shell, key: TopicPartition, directory: Directory) -> None:
+        self._shell = shell
+        self._key = key
+        self._directory = directory
+
+    def store(
+        self, job: LogJob, on_done: Callable[[LogJob, Exception | None], None], *, sync: bool
+    ) -> None:
+        """Write the job, and with `sync` flush and mark it."""
+        self._shell.flush(self._key, job, on_done, sync=sync)
+
+    def save_state(self, state: RaftState, on_done: Callable[[Exception | None], None]) -> None:
+        """Make `raft-state` durable."""
+        directory = self._directory
+        self._shell.run(
+            lambda: save_raft_state(directory, state), lambda _result, error: on_done(error)
+        )
+
+
+class Partitions:
+    """The host. On the reactor thread. It is the `Listener` of every partition."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        files: Files,
+        *,
+        voter: str,
+        space: DiskSpace,
+        metrics: CoreMetrics,
+    ) -> None:
+        self.shell = shell
+        self.files = files
+        self.space = space
+        self.metrics = metrics
+        self.topics: dict[str, HostedTopic] = {}
+        self.readers: ByteWaits[Partition, Sleeper] = ByteWaits()
+        self._voter = voter
+        self._when_ready: dict[Partition, Callable[[], None]] = {}
+        self._flush_timers: set[Partition] = set()
+
+    # -- look-up ---------------------------------------------------------------------------
+
+    def find(self, topic: str, topic_uuid: bytes, partition: int) -> Partition:
+        """Return a partition that serves requests. An empty UUID takes any.
+
+        Raises:
+            UnknownTopic, StaleTopic, UnknownPartition: it is not here under that name.
+            PartitionDamaged, Busy: it is not open.
+        """
+        hosted = self.topics.get(topic)
+        if hosted is None:
+            raise unknown_topic(topic)
+        if topic_uuid and topic_uuid != hosted.topic_uuid:
+            raise StaleTopic(
+                f"topic {topic!r} was deleted and made again", hint="look the topic up again"
+            )
+        if not 0 <= partition < len(hosted.slots):
+            raise UnknownPartition(
+                f"topic {topic!r} has partitions 0 to {len(hosted.slots) - 1}, not {partition}",
+                hint="look the topic up again",
+            )
+        slot = hosted.slots[partition]
+        if slot.partition is None:
+            raise slot.error
+        slot.partition.check_open()
+        return slot.partition
+
+    def slots(self) -> Iterator[Slot]:
+        """Every slot."""
+        for topic in self.topics.values():
+            yield from topic.slots
+
+    def count(self) -> int:
+        """Number of partitions, damaged ones too."""
+        return sum(len(topic.slots) for topic in self.topics.values())
+
+    def damaged(self) -> list[tuple[TopicPartition, BrokerError]]:
+        """Partitions that cannot be used, with their damage."""
+        found: list[tuple[TopicPartition, BrokerError]] = []
+        for slot in self.slots():
+            error = slot.failure
+            if isinstance(error, PartitionDamaged):
+                found.append((slot.identity.topic_partition, error))
+        return found
+
+    # -- opening and closing ---------------------------------------------------------------
+
+    def open(
+        self,
+        topic: HostedTopic,
+        slots: Sequence[Slot],
+        *,
+        create: bool,
+        on_done: Callable[[Exception | None], None],
+    ) -> None:
+        """Open `slots` of `topic`, or with `create` make them from nothing.
+
+        `on_done` gets the first error that is not the damage of one partition.
+        """
+        left = len(slots)
+        failure: Exception | None = None
+        if not slots:
+            on_done(None)
+            return
+
+        def one_done(error: Exception | None) -> None:
+            nonlocal left, failure
+            left -= 1
+            failure = failure or error
+            if left == 0:
+                on_done(failure)
+
+        for slot in slots:
+            self._open_slot(topic, slot, create=create, on_done=one_done)
+
+    def _open_slot(
+        self,
+        topic: HostedTopic,
+        slot: Slot,
+        *,
+        create: bool,
+        on_done: Callable[[Exception | None], None],
+    ) -> None:
+        settings, now_ms = topic.settings, self.shell.now_ms()
+        # Nothing in memory survives a stop: opening it means making it.
+        is_new = create or settings.in_memory
+        work = self.files.create if is_new else self.files.open
+
+        def opened(result: Opened | None, error: Exception | None) -> None:
+            if isinstance(error, DAMAGE) and not create:
+                self._note_damage(slot, error)
+                on_done(None)
+            elif result is None:
+                assert error is not None, "a worker gives a result or an error"
+                slot.error = broker_error(error)
+                if isinstance(error, LogDirFailed):
+                    self.shell.fatal(error)
+                on_done(error)
+            else:
+                self._begin(topic, slot, result, lambda: on_done(None), is_new=is_new)
+
+        self.shell.run(
+            lambda: work(slot.identity, settings.log, in_memory=settings.in_memory, now_ms=now_ms),
+            opened,
+        )
+
+    def _begin(
+        self,
+        topic: HostedTopic,
+        slot: Slot,
+        opened: Opened,
+        when_ready: Callable[[], None],
+        *,
+        is_new: bool,
+    ) -> None:
+        key = slot.identity.topic_partition
+        if not is_new:
+            for note in opened.report.notes():
+                _log.warning("partition %s: %s", key, note)
+        log = opened.log
+        driver = Driver(
+            log,
+            SoloReplicator(opened.state, voter=self._voter, committed=log.base),
+            ShellDisk(self.shell, key, opened.directory),
+            flushed=topic.settings.log.flush_policy == "majority",
+        )
+        partition = Partition(
+            key,
+            topic.topic_uuid,
+            log=log,
+            driver=driver,
+            settings=topic.settings,
+            listener=self,
+        )
+        slot.partition = partition
+        self._when_ready[partition] = when_ready
+        partition.start(self.shell.monotonic_ms())
+
+    def close_topic(self, name: str, error: BrokerError, on_done: Callable[[], None]) -> list[Slot]:
+        """Serve a topic no more: its waits end with `error`, its readers look again.
+
+        Returns its slots; `on_done` is called once the disk is done with all of them.
+        """
+        topic = self.topics.pop(name, None)
+        slots = topic.slots if topic is not None else []
+        open_slots = [slot for slot in slots if slot.partition is not None]
+        left = len(open_slots)
+
+        def idle() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                on_done()
+
+        for slot in open_slots:
+            assert slot.partition is not None
+            self._shut(slot.partition, error)
+            slot.partition.abandon()
+            slot.partition.when_idle(idle)
+        if not open_slots:
+            on_done()
+        return slots
+
+    def close_all(self, error: BrokerError, on_done: Callable[[], None]) -> None:
+        """Graceful stop: flush everything, end every wait, close each log with a clean mark.
+
+        A damaged one gets none, so that the next start looks at it closely.
+        """
+        parts = [slot.partition for slot in self.slots() if slot.partition is not None]
+        left = len(parts)
+        if not parts:
+            on_done()
+            return
+
+        def closed(_job: LogJob, failure: Exception | None) -> None:
+            if failure is not None:
+                self.shell.fatal(failure)
+            else:
+                one_closed()
+
+        def one_closed() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                on_done()
+
+        def close(partition: Partition) -> None:
+            if partition.closed_by is not None:
+                one_closed()
+                return
+            self._shut(partition, error)
+            self.shell.flush(partition.key, partition.close_job(), closed)
+
+        for partition in parts:
+            partition.when_idle(partial(close, partition))
+
+    def abandon(self, error: BrokerError) -> None:
+        """End every wait with `error` at once."""
+        for slot in self.slots():
+            if slot.partition is not None:
+                self._shut(slot.partition, error)
+
+    def _shut(self, partition: Partition, error: BrokerError) -> None:
+        partition.close(error)
+        for reader in self.readers.gone(partition):
+            reader.wake()
+
+    # -- told by partitions ----------------------------------------------------------------
+
+    def on_released(self, size_bytes: int) -> None:
+        """There is room again."""
+        self.metrics.unstored_bytes_now -= size_bytes
+
+    def on_readable(self, partition: Partition, size_bytes: int) -> None:
+        """Wake who waits for bytes, and who waits for the partition to be ready."""
+        when_ready = self._when_ready.pop(partition, None)
+        if when_ready is not None:
+            when_ready()
+        if size_bytes:
+            for reader in self.readers.arrived(partition, size_bytes):
+                reader.wake()
+
+    def on_disk_full(self, partition: Partition, error: Exception) -> None:
+        """Try again in a while; meanwhile measurements refuse new batches."""
+        self.metrics.disk_full_retries += 1
+        _log.warning("partition %s: %s", partition.key, error)
+        self.shell.call_at(self.shell.monotonic_ms() + DISK_FULL_RETRY_MS, partition.retry)
+
+    def on_storage_failed(self, partition: Partition, error: Exception) -> None:
+        """Damage costs the partition; anything else ends the broker (H3)."""
+        if isinstance(error, DAMAGE):
+            self.damage(partition, error)
+        else:
+            self.shell.fatal(error)
+
+    # -- damage ----------------------------------------------------------------------------
+
+    def damage(self, partition: Partition, error: Exception) -> None:
+        """A read found damage: close the partition, keep its files as they are."""
+        if isinstance(partition.closed_by, PartitionDamaged):
+            return
+        damage = self._damage_of(partition.key, error)
+        self._shut(partition, damage)
+        when_ready = self._when_ready.pop(partition, None)
+        if when_ready is not None:
+            when_ready()
+
+    def _note_damage(self, slot: Slot, error: Exception) -> None:
+        slot.error = self._damage_of(slot.identity.topic_partition, error)
+
+    def _damage_of(self, key: TopicPartition, error: Exception) -> PartitionDamaged:
+        self.metrics.damaged_partitions += 1
+        _log.error("partition %s is damaged and answers nothing: %s", key, error)
+        return PartitionDamaged(
+            f"partition {key} is damaged: {error}",
+            hint=getattr(error, "hint", "")
+            or "ringlog log verify DATA_DIR shows the extent; restore the files from a backup",
+        )
+
+    # -- flush policies --------------------------------------------------------------------
+
+    def note_appended(self, partition: Partition, size_bytes: int) -> None:
+        """A batch was appended: count it, and see that a weak policy flushes in time."""
+        self.metrics.unstored_bytes_now += size_bytes
+        if not partition.settings.in_memory:
+            self.space.appended(size_bytes)
+        log = partition.settings.log
+        if log.flush_policy == "interval" and partition not in self._flush_timers:
+            self._flush_timers.add(partition)
+            self.shell.call_at(
+                self.shell.monotonic_ms() + log.flush_interval_ms,
+                lambda: self._flush_due(partition),
+            )
+
+    def _flush_due(self, partition: Partition) -> None:
+        self._flush_timers.discard(partition)
+        if partition.closed_by is None:
+            partition.pump(sync=True)
+
+
+def unknown_topic(name: str) -> UnknownTopic:
+    """The error for a name that no topic has."""
+    return UnknownTopic(
+        f"topic {name!r} does not exist",
+        hint=f"ringlog topic create {name}; or set auto_create_topics of the broker",
+    )
+
+
+def identity_of(name: str, topic_uuid: bytes, partition: int, created_ms: int) -> PartitionIdentity:
+    """Identity of partition `partition` of a topic."""
+    return PartitionIdentity(
+        topic=name, topic_uuid=UUID(bytes=topic_uuid), partition=partition, created_ms=created_ms
+    )
