@@ -125,6 +125,13 @@ def test_a_snapshot_restores_the_same_table_and_order() -> None:
     assert [row.producer_id for row in snapshot.producers] == [8, 7]
 
 
+def test_a_snapshot_holds_all_that_is_remembered() -> None:
+    table = table_of(*((batch(n), 10 + n) for n in range(17)))
+    other = ProducerTable()
+    other.restore(table.snapshot())
+    assert [other.check(batch(n)) for n in range(1, 17)] == list(range(11, 27))
+
+
 def test_a_snapshot_survives_json_as_in_start_state() -> None:
     snapshot = table_of((batch(0, producer_id=2**63 - 1), 2**62)).snapshot()
     assert msgspec.json.decode(msgspec.json.encode(snapshot), type=TableSnapshot) == snapshot

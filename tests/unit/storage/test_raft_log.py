@@ -99,8 +99,9 @@ def test_terms_before_and_where_they_begin() -> None:
 
 
 def test_a_term_opened_below_the_base_begins_at_the_base() -> None:
-    log = RaftLog(position(10, 2), LeaderEpoch(1), ENTRIES[2:])
-    assert log.term_begin(position(10, 3)) == position(10, 2)
+    for base in (position(10, 2), position(5, 2)):
+        log = RaftLog(base, LeaderEpoch(1), ENTRIES[2:])
+        assert log.term_begin(position(10, 3)) == base
 
 
 def test_holds_tells_places_in_this_log() -> None:
