@@ -4,11 +4,11 @@ Owns the durable and pending state of simulated files and directories, and the c
 survives. Must not know calls, faults or when a crash happens (`storage.simulated_files`).
 
 Invariants:
-    S1  A power cut never loses what was made durable by `flush`.
-    S2  Pending operations of a file survive as a prefix or as any subset, the last one torn at
+    CI1 A power cut never loses what was made durable by `flush`.
+    CI2 Pending operations of a file survive as a prefix or as any subset, the last one torn at
         sectors of 512 bytes (a sector itself is old or new; beyond the old end also zeros or
         garbage). Different files, and files and names, are independent.
-    S3  Pending name changes of a directory survive as a prefix. A rename is one change.
+    CI3 Pending name changes of a directory survive as a prefix. A rename is one change.
 
 Source: ALICE (Pillai et al., OSDI 2014).
 """
@@ -29,7 +29,7 @@ class CrashMode(enum.Enum):
     KILL = "kill"
     """The process dies; the page cache and with it every write survives, durable or not."""
     POWER_CUT = "power cut"
-    """Each pending operation may survive or not (S2, S3)."""
+    """Each pending operation may survive or not (CI2, CI3)."""
     LOSE_ALL = "lose all"
     """A power cut that keeps nothing but what is durable."""
     SURVIVE_ALL = "survive all"

@@ -4,13 +4,13 @@ Owns which descriptors are open, which files are poisoned, and the map from errn
 with a next step. Must not know directories or what the bytes mean.
 
 Invariants (F1 to F5 are those of `storage.files`):
-    R1  At most `limit` descriptors stay open; more only while calls are under way on all of
+    FD1 At most `limit` descriptors stay open; more only while calls are under way on all of
         them. A descriptor is never closed under a running call (it is pinned).
-    R2  A descriptor with unflushed writes is flushed before it is evicted: the kernel reports
+    FD2 A descriptor with unflushed writes is flushed before it is evicted: the kernel reports
         a failed write-back through descriptors that were open, and forgets it without them.
-    R3  Flushes of one file are serial: of two at once the kernel tells one of the failure and
+    FD3 Flushes of one file are serial: of two at once the kernel tells one of the failure and
         the other of success.
-    R4  Lock order: names, then a file's flush lock, then the table. The table lock is never
+    FD4 Lock order: names, then a file's flush lock, then the table. The table lock is never
         held across a call to the kernel.
 
 Source: open(2), fsync(2); "fsyncgate" (Rebello et al., ATC 2020).
@@ -256,7 +256,7 @@ class Descriptors:
             clean = bool(not victim.dirty or victim.failure)
             fd = self._detach_if_idle(victim) if clean else -1
         if not clean:
-            # A failure is not lost: it poisons the file, and its next write or flush raises (R2).
+            # A failure is not lost: it poisons the file, and its next write or flush raises (FD2).
             with contextlib.suppress(LogDirFailed, FileMissing):
                 self.sync(victim)
         close_fd(fd)

@@ -4,11 +4,11 @@ Owns the numbering of calls, the faults that wait for them, and the files and di
 obey. What a crash leaves is `storage.crash_images`. Must not know a clock, a thread, or any
 randomness but the one passed to `crash`.
 
-Invariants (S1 to S3 are those of `storage.crash_images`):
-    S4  A failed flush loses its pages for good, while reads still show them (a clean lie). They
+Invariants (CI1 to CI3 are those of `storage.crash_images`):
+    SF1 A failed flush loses its pages for good, while reads still show them (a clean lie). They
         outlive a kill of the process, not a power cut.
-    S5  After `SimulatedCrash` nothing changes any more: each call but `close` raises it again.
-    S6  Equal calls and seeds give equal disks.
+    SF2 After `SimulatedCrash` nothing changes any more: each call but `close` raises it again.
+    SF3 Equal calls and seeds give equal disks.
 
 Source: "Can applications recover from fsync failures?" (Rebello et al., ATC 2020).
 """
@@ -173,7 +173,7 @@ class SimulatedDisk(MemoryTree):
         return SimulatedDirectoryNode()
 
     def check_alive(self) -> None:
-        """Raise SimulatedCrash after a crash (S5)."""
+        """Raise SimulatedCrash after a crash (SF2)."""
         if self._dead:
             raise SimulatedCrash(self._dead)
 

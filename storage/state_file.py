@@ -146,7 +146,13 @@ def _is_good(line: bytes) -> bool:
     return line[len(_HEAD) : _REST_START] == b'%08x",' % crc32c.crc32c(rest)
 
 
-def _decode(line: bytes, type: type[T], path: str, *, newest: int) -> tuple[T, int]:  # noqa: A002
+def _decode(
+    line: bytes,
+    type: type[T],  # noqa: A002 - as in msgspec
+    path: str,
+    *,
+    newest: int,
+) -> tuple[T, int]:
     try:
         envelope = msgspec.json.decode(line, type=_Envelope)
         if envelope.format > newest:
