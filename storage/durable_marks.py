@@ -265,9 +265,6 @@ class DurableMarks:
         blocks = -(-len(data) // (2 * _PAGE_BYTES))
         data = data.ljust(blocks * 2 * _PAGE_BYTES, b"\0")
         self._end_number = blocks * _SLOTS_PER_PAGE
-        # Where a flush of the process before failed, reads show bytes that are not on disk and
-        # that no flush will write: the newest slot of a pair counts as not durable.
-        self._generation = 1
         for number in range(self._end_number):
             self._read_pair(data, number)
         # The lowest free number is taken first.
@@ -297,9 +294,9 @@ class DurableMarks:
         if not same or self._pairs.pop(slot.key, None) is not None:
             self._lost_pairs.append(number)
             return
-        # With one whole slot only, that one must not be written next.
-        generation = self._generation if len(whole) == 2 else self._flushed
-        self._pairs[slot.key] = _Pair(number, newest, slot.sequence, slot.mark, generation)
+        # All that was read is durable, so the other slot is written next. Only after a failed
+        # flush may the disk hold the slot's earlier mark instead, until the next flush.
+        self._pairs[slot.key] = _Pair(number, newest, slot.sequence, slot.mark, self._flushed)
 
 
 def _position(number: int, slot: int) -> int:
