@@ -116,12 +116,11 @@ class _Fetch:
             self._read_one(target, read, left)
             if read.plan is not None and read.error is None and not read.data:
                 cold.append(read)
-                left -= min(left, max(1, target.max_bytes))
             left -= len(read.data)
         self._was_cold = bool(cold)
         if cold:
             self._handler.partitions.metrics.cold_reads += 1
-            self._handler.shell.run(lambda: _run_cold(cold), self._cold_done)
+            self._handler.shell.run(lambda: _run_cold(cold, left), self._cold_done)
         else:
             self._conclude()
 
@@ -251,13 +250,19 @@ def _result(read: _Read, frame: int) -> FetchResult:
     return FetchResult(partition.high_watermark, partition.log.log_start, frame, error)
 
 
-def _run_cold(cold: list[_Read]) -> list[tuple[_Read, ReadResult | Exception | None]]:
-    """Read on a worker; each read gets its own outcome."""
+def _run_cold(
+    cold: list[_Read], max_bytes: int
+) -> list[tuple[_Read, ReadResult | Exception | None]]:
+    """Read on a worker until `max_bytes` have come; each read gets its own outcome."""
     outcomes: list[tuple[_Read, ReadResult | Exception | None]] = []
     for read in cold:
+        if max_bytes <= 0:
+            break
         assert read.plan is not None
         try:
-            outcomes.append((read, read.plan.run(cached_only=False)))
+            result = read.plan.run(cached_only=False)
+            outcomes.append((read, result))
+            max_bytes -= len(result.data) if result is not None else 0
         except StorageError as error:
             outcomes.append((read, error))
     return outcomes
