@@ -3,10 +3,10 @@
 Owns the queue and its eventfd. Must not know what the calls do.
 
 Invariants:
-    Q1  Calls run on the thread that drains, in the order posted.
-    Q2  After `post` returns, the descriptor is readable until a drain has begun: no call is
+    CQ1 Calls run on the thread that drains, in the order posted.
+    CQ2 After `post` returns, the descriptor is readable until a drain has begun: no call is
         left behind while the reactor sleeps.
-    Q3  Posting never waits. After `close` a post is dropped: nobody is left to run it.
+    CQ3 Posting never waits. After `close` a post is dropped: nobody is left to run it.
 """
 
 import collections
@@ -36,9 +36,7 @@ class Completions:
             if self._fd < 0:
                 return
             self._calls.append(call)
-            if not self._signalled:
-                self._signalled = True
-                os.eventfd_write(self._fd, 1)
+            self._signal()
 
     def drain(self) -> None:
         """Run what was posted before this call; what a call posts runs next time."""
@@ -55,7 +53,14 @@ class Completions:
                 # The rest must not be lost when the caller decides to go on.
                 with self._lock:
                     self._calls.extendleft(reversed(calls))
+                    if self._calls:
+                        self._signal()
                 raise
+
+    def _signal(self) -> None:
+        if not self._signalled:
+            self._signalled = True
+            os.eventfd_write(self._fd, 1)
 
     def close(self) -> None:
         """Release the descriptor. Idempotent."""

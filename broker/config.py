@@ -4,9 +4,9 @@ Owns every setting's name, default, limits and meaning; `docs/settings.md` is ge
 here. Must not know where values come from (`broker.config_sources`), and reads no file.
 
 Invariants:
-    C1  A value that exists as a `BrokerConfig` is within its limits; nothing checks it again.
-    C2  Each field has a text and, if it is a number, inclusive limits.
-    C3  A listener that others can reach exists only with `insecure`; one on a wildcard address
+    CF1 A value that exists as a `BrokerConfig` is within its limits; nothing checks it again.
+    CF2 Each field has a text and, if it is a number, inclusive limits.
+    CF3 A listener that others can reach exists only with `insecure`; one on a wildcard address
         only with `advertise`.
 """
 

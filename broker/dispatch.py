@@ -197,7 +197,7 @@ class Dispatcher:
     ) -> None:
         if not is_known(error):
             self.internal_errors += 1
-            self._log.exception(
+            self._log.failure(
                 "handler failures",
                 error,
                 self._monotonic_ms(),

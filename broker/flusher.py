@@ -11,12 +11,12 @@ One round:
     5. begin to flush the marks; post the completions
 
 Invariants:
-    U1  A job is reported as done only after its writes, the flush of its files and its mark.
-    U2  After one failure nothing is reported as done and nothing is written any more: the
+    FL1 A job is reported as done only after its writes, the flush of its files and its mark.
+    FL2 After one failure nothing is reported as done and nothing is written any more: the
         kernel may have dropped the bytes, and a second flush would report success. A job that
         met a full disk (it may come again) or damage in its own files has failed alone.
-    U3  The marks of a round are flushed before those of the next are written.
-    U4  Jobs of one partition keep their order; two of them are never in one round's writes
+    FL3 The marks of a round are flushed before those of the next are written.
+    FL4 Jobs of one partition keep their order; two of them are never in one round's writes
         at once, because one thread writes.
 
 Source: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.
@@ -77,7 +77,7 @@ class Flusher:
         self._entries: list[_Entry[FlushJob]] = []
         self._closing = False
         self.failure: Exception | None = None
-        """The first failure; from then on nothing is written (U2)."""
+        """The first failure; from then on nothing is written (FL2)."""
         self._marks: concurrent.futures.Future[None] | None = None
         self._pool = concurrent.futures.ThreadPoolExecutor(sync_threads, "ringlog-sync")
         self._thread = threading.Thread(target=self._loop, name="ringlog-flusher", daemon=True)

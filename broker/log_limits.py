@@ -36,7 +36,7 @@ class LimitedLog:
             return
         self._logger.log(level, text, *values)
 
-    def exception(self, kind: str, error: BaseException, now_ms: int, text: str) -> None:
+    def failure(self, kind: str, error: BaseException, now_ms: int, text: str) -> None:
         """Log `text` with the traceback of `error`, within the budget of `kind`."""
         if self._take(kind, now_ms):
             self._logger.error(text, exc_info=error)

@@ -7,12 +7,12 @@ One turn: wait for the socket, the eventfd or the next deadline; run completions
 `MESSAGES_PER_TURN` messages; run due timers; try waiting replies again.
 
 Invariants:
-    V1  The socket is touched by the thread of `run` only (after `bind`).
-    V2  Nothing in a turn waits but the poll.
-    V3  A message with more than `MAX_PAYLOAD_FRAMES` payload frames, or more payload bytes than
+    RX1 The socket is touched by the thread of `run` only (after `bind`).
+    RX2 Nothing in a turn waits but the poll.
+    RX3 A message with more than `MAX_PAYLOAD_FRAMES` payload frames, or more payload bytes than
         a session may hold, is read to its end without being kept, a bounded number of frames
         per turn, and answered.
-    V4  A callback that raises is our bug in the middle of a state change: it goes to
+    RX4 A callback that raises is our bug in the middle of a state change: it goes to
         `on_broken`, which ends the broker.
 
 Source: zmq_socket(7) on ROUTER_MANDATORY; zmq_setsockopt(3). Measured: without MANDATORY a
@@ -41,6 +41,9 @@ from ringlog.storage.types import Buffer
 MESSAGES_PER_TURN = 256
 SKIPPED_FRAMES_PER_TURN = 10_000
 SWEEP_INTERVAL_MS = 5
+LONGEST_POLL_MS = 3_600_000
+"""Poll takes a C int: a timer far away must not overflow it."""
+
 ZERO_COPY_BYTES = 64 << 10
 """From this size on a frame is neither copied in nor out."""
 
@@ -175,7 +178,7 @@ class Reactor:
         while self._running:
             try:
                 self._turn()
-            # A callback of ours broke in the middle of something; see V4.
+            # A callback of ours broke in the middle of something; see RX4.
             except Exception as error:  # noqa: BLE001
                 self.on_broken(error)
 
@@ -211,7 +214,7 @@ class Reactor:
         deadline_ms = self._timers.next_deadline_ms()
         if deadline_ms is None:
             return -1
-        return max(0, deadline_ms - self.monotonic_ms())
+        return min(max(0, deadline_ms - self.monotonic_ms()), LONGEST_POLL_MS)
 
     def _sweep(self) -> None:
         self._sweep_timer = None

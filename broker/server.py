@@ -9,10 +9,10 @@ Owns the order of start and stop, and the exit code. Must not know what a reques
     fatal    requests are left unread -> waiters get STORAGE_FAILED -> replies leave -> exit 1
 
 Invariants:
-    Y1  Nothing of the data directory is touched without its lock.
-    Y2  No request is read before the core has started, nor after a fatal error.
-    Y3  Exit code 0 means that every log was closed with a clean mark.
-    Y4  A stop ends within `stop_timeout_ms` and a second signal ends it at once.
+    SV1 Nothing of the data directory is touched without its lock.
+    SV2 No request is read before the core has started, nor after a fatal error.
+    SV3 Exit code 0 means that every log was closed with a clean mark.
+    SV4 A stop ends within `stop_timeout_ms` and a second signal ends it at once.
 """
 
 import contextlib
@@ -28,6 +28,7 @@ from typing import TypeVar
 
 from ringlog.broker.config import BrokerConfig
 from ringlog.broker.context import Context
+from ringlog.broker.core import BrokerCore
 from ringlog.broker.dispatch import Dispatcher
 from ringlog.broker.endpoint import Endpoint
 from ringlog.broker.error_codes import is_known
@@ -119,7 +120,7 @@ class Server:
         self,
         config: BrokerConfig,
         *,
-        build_core: Callable[[Context], Core],
+        build_core: Callable[[Context], Core] = BrokerCore,
         announce: Callable[[str], None] = _log.info,
         give_up: Callable[[], None] | None = None,
     ) -> None:
@@ -365,7 +366,7 @@ class Server:
         self._exit_code = EXIT_FAILED
 
     def _take_apart(self) -> None:
-        """Release everything, in the reverse order of `_open`. The lock goes last (Y1)."""
+        """Release everything, in the reverse order of `_open`. The lock goes last (SV1)."""
         with contextlib.suppress(StorageError):
             self._ready_file.withdraw()
         self._workers.close()
@@ -380,7 +381,7 @@ class Server:
             self._data.close()
 
 
-def run(config: BrokerConfig, build_core: Callable[[Context], Core]) -> int:
+def run(config: BrokerConfig) -> int:
     """Run a broker in this process until a signal ends it; gives the exit code.
 
     SIGTERM and SIGINT stop gracefully; a second one ends the process at once.
@@ -391,9 +392,7 @@ def run(config: BrokerConfig, build_core: Callable[[Context], Core]) -> int:
         stream=sys.stderr,
     )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    server = Server(
-        config, build_core=build_core, announce=_say, give_up=lambda: os._exit(EXIT_FAILED)
-    )
+    server = Server(config, announce=_say, give_up=lambda: os._exit(EXIT_FAILED))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _signal_handler(server))
     code = server.serve()

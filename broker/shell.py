@@ -133,4 +133,7 @@ class Core(Protocol):
         """
 
     def abandon(self, error: BrokerError) -> None:
-        """Answer every waiter with `error` at once. Nothing else of the core is called after."""
+        """Answer every waiter with `error` at once.
+
+        Nothing of this protocol is called after; callbacks of `Shell` may still come.
+        """

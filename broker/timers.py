@@ -3,8 +3,8 @@
 Owns which call is due when. Must not know the clock: times are handed in.
 
 Invariants:
-    H1  A call happens once, not before its time, in order of time and then of registration.
-    H2  Cancelled timers never call and do not pile up: they leave the heap when their time
+    TH1 A call happens once, not before its time, in order of time and then of registration.
+    TH2 Cancelled timers never call and do not pile up: they leave the heap when their time
         comes, or when they outnumber the living.
 """
 

@@ -3,8 +3,8 @@
 Owns the pool. Must not know what runs on it.
 
 Invariants:
-    O1  `on_done` is posted exactly once for each `run`, with a result or an error.
-    O2  After `close` began, nothing new starts; what waits is answered with `WorkersClosed`.
+    WK1 `on_done` is posted exactly once for each `run`, with a result or an error.
+    WK2 After `close` began, nothing new starts; what waits is answered with `WorkersClosed`.
 """
 
 import concurrent.futures

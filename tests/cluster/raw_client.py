@@ -1,156 +1,119 @@
-"""The smallest client that speaks the wire protocol: one DEALER, one request at a time.
+"""A DEALER that sends exactly the bytes a test gives it, and a broker shell with a stub core.
 
-For tests of the broker that must not depend on the client library's retries. Must not be used
-where ordering over many requests in flight matters.
+For tests of the shell that must depend neither on the client library nor on partitions.
 """
 
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Self, TypeVar
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import zmq
 
-from ringlog.client import messages as m
+from ringlog.broker.config import BrokerConfig
+from ringlog.broker.context import Context
+from ringlog.broker.endpoint import Endpoint
+from ringlog.broker.server import Server
 from ringlog.client import wire
-from ringlog.client.errors import error_from
-from ringlog.storage.types import Buffer
+from ringlog.client.messages import ApiKey, Message
+from tests.cluster.stub_core import StubCore
 
-R = TypeVar("R", bound=m.Message)
+M = TypeVar("M", bound=Message)
+
+PATIENCE_MS = 20_000
 
 
 class RawClient:
-    """A connection to one broker. Raises the broker's error, or TimeoutError."""
+    """One connection. Frames are sent as they are; nothing is retried."""
 
-    def __init__(self, endpoint: str, *, timeout_ms: int = 10_000) -> None:
+    def __init__(self, endpoint: Endpoint, options: dict[int, int] | None = None) -> None:
         self._context = zmq.Context()
-        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.connect(f"tcp://{endpoint}")
-        self._correlation_id = 0
-        self.timeout_ms = timeout_ms
+        self.socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        for option, value in (options or {}).items():
+            self.socket.setsockopt(option, value)
+        self.socket.connect(f"tcp://{endpoint}")
+        self._correlation = 0
 
-    def __enter__(self) -> Self:
-        return self
+    def send(self, frames: Sequence[bytes]) -> None:
+        self.socket.send_multipart(frames)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def request(
+        self, api: ApiKey, body: Message, frames: Sequence[bytes] = (), version: int = 0
+    ) -> int:
+        """Send a valid request; gives its correlation id."""
+        self._correlation += 1
+        header = wire.encode_request(int(api), version, self._correlation, body)
+        self.send([header, *frames])
+        return self._correlation
 
-    def close(self) -> None:
-        """Give the socket back. Idempotent."""
-        self._socket.close()
-        self._context.term()
-
-    def send(self, key: m.ApiKey, body: m.Message, frames: Sequence[Buffer] = ()) -> int:
-        """Send a request and return its correlation id."""
-        self._correlation_id += 1
-        header = wire.encode_request(int(key), 0, self._correlation_id, body)
-        self._socket.send_multipart([header, *frames])
-        return self._correlation_id
-
-    def receive(self) -> tuple[wire.ResponseHeader, list[bytes]]:
-        """Return the next response and its payload frames."""
-        if not self._socket.poll(self.timeout_ms):
-            raise TimeoutError(f"no response within {self.timeout_ms} ms")
-        header, *frames = self._socket.recv_multipart()
+    def receive(self, patience_ms: int = PATIENCE_MS) -> tuple[wire.ResponseHeader, list[bytes]]:
+        """The next response, its header decoded."""
+        if not self.socket.poll(patience_ms):
+            raise TimeoutError("no response")
+        header, *frames = self.socket.recv_multipart()
         return wire.decode_response(header), frames
 
-    def is_silent(self, for_ms: int) -> bool:
-        """Whether nothing comes for that long."""
-        return not self._socket.poll(for_ms)
+    def call(self, api: ApiKey, body: Message, answer: type[M], frames: Sequence[bytes] = ()) -> M:
+        """Send a valid request and decode its answer, which must be the next to come."""
+        correlation = self.request(api, body, frames)
+        response, _ = self.receive()
+        assert response.correlation_id == correlation
+        assert response.error is None, response.error
+        return msgspec.msgpack.decode(response.body, type=answer)
 
-    def call(
-        self, key: m.ApiKey, body: m.Message, kind: type[R], frames: Sequence[Buffer] = ()
-    ) -> tuple[R, list[bytes]]:
-        """Send a request and return its answer and frames."""
-        correlation_id = self.send(key, body, frames)
-        while True:
-            header, answer_frames = self.receive()
-            if header.correlation_id == correlation_id:
-                break
-        if header.error is not None:
-            raise error_from(header.error)
-        return msgspec.msgpack.decode(header.body, type=kind), answer_frames
+    def refusal(self) -> tuple[int, str]:
+        """The next response, which must be an error: (code, cause)."""
+        response, _ = self.receive()
+        assert response.error is not None, response
+        return response.error.code, response.error.cause
 
-    # -- the requests tests use most -------------------------------------------------------
+    def close(self) -> None:
+        self._context.destroy(linger=0)
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        config: dict[str, str] | None = None,
-        request_id: bytes = b"",
-    ) -> bytes:
-        """Create a topic and return its UUID."""
-        body = m.CreateTopicRequest(name, partitions, -1, config or {}, request_id, 10_000)
-        return self.call(m.ApiKey.CREATE_TOPIC, body, m.CreateTopicResponse)[0].topic_uuid
 
-    def produce(
-        self,
-        topic: str,
-        batch: Buffer,
-        *,
-        partition: int = 0,
-        topic_uuid: bytes = b"",
-        acks: int = m.ACKS_ALL,
-        timeout_ms: int = 10_000,
-    ) -> int:
-        """Produce one batch and return its base offset."""
-        target = m.ProducePartition(topic, topic_uuid, partition)
-        body = m.ProduceRequest(acks, timeout_ms, [target])
-        answer, _frames = self.call(m.ApiKey.PRODUCE, body, m.ProduceResponse, [batch])
-        (result,) = answer.results
-        if result.error is not None:
-            raise error_from(result.error)
-        return result.base_offset
+class Broker:
+    """A server of this process with a stub core, on a free port of loopback."""
 
-    def fetch(
-        self,
-        topic: str,
-        offset: int,
-        *,
-        partition: int = 0,
-        topic_uuid: bytes = b"",
-        max_wait_ms: int = 0,
-        min_bytes: int = 1,
-        max_bytes: int = 1 << 20,
-    ) -> tuple[m.FetchResult, bytes]:
-        """Fetch one partition and return its result and bytes."""
-        target = m.FetchPartition(topic, topic_uuid, partition, offset, max_bytes)
-        body = m.FetchRequest(max_wait_ms, min_bytes, max_bytes, [target])
-        answer, frames = self.call(m.ApiKey.FETCH, body, m.FetchResponse)
-        (result,) = answer.results
-        if result.error is not None:
-            raise error_from(result.error)
-        return result, frames[result.frame] if result.frame >= 0 else b""
+    def __init__(self, directory: Path, **settings: object) -> None:
+        values: dict[str, object] = {
+            "listen": "127.0.0.1:0",
+            "data_dir": str(directory / "data"),
+            **settings,
+        }
+        self.config = BrokerConfig(**values)  # type: ignore[arg-type]  # checked by BrokerConfig
+        self.lines: list[str] = []
+        self._cores: list[StubCore] = []
+        self.server = Server(self.config, build_core=self._build, announce=self.lines.append)
 
-    def list_offset(self, topic: str, timestamp_ms: int, *, partition: int = 0) -> int:
-        """Return the offset for a time, `LATEST` or `EARLIEST`."""
-        target = m.ListOffsetsPartition(topic, b"", partition, timestamp_ms)
-        body = m.ListOffsetsRequest([target])
-        answer, _frames = self.call(m.ApiKey.LIST_OFFSETS, body, m.ListOffsetsResponse)
-        (result,) = answer.results
-        if result.error is not None:
-            raise error_from(result.error)
-        return result.offset
+    @property
+    def core(self) -> StubCore:
+        return self._cores[0]
 
-    def delete_records(self, topic: str, before_offset: int, *, partition: int = 0) -> int:
-        """Move the log start and return where it is."""
-        body = m.DeleteRecordsRequest(topic, b"", partition, before_offset, 10_000)
-        answer, _frames = self.call(m.ApiKey.DELETE_RECORDS, body, m.DeleteRecordsResponse)
-        return answer.log_start
+    @property
+    def endpoint(self) -> Endpoint:
+        assert self.server.endpoint is not None
+        return self.server.endpoint
 
-    def delete_topic(self, name: str, topic_uuid: bytes = b"") -> None:
-        """Delete a topic."""
-        body = m.DeleteTopicRequest(name, topic_uuid, 10_000)
-        self.call(m.ApiKey.DELETE_TOPIC, body, m.Done)
+    @contextlib.contextmanager
+    def running(self) -> Iterator["Broker"]:
+        """Serve within the block, then stop."""
+        self.server.start()
+        try:
+            yield self
+        finally:
+            self.server.stop()
 
-    def describe_topic(self, name: str) -> m.DescribeTopicResponse:
-        """Describe a topic."""
-        body = m.DescribeTopicRequest(name)
-        return self.call(m.ApiKey.DESCRIBE_TOPIC, body, m.DescribeTopicResponse)[0]
+    @contextlib.contextmanager
+    def client(self, options: dict[int, int] | None = None) -> Iterator[RawClient]:
+        client = RawClient(self.endpoint, options)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def _build(self, context: Context) -> StubCore:
+        core = StubCore(context)
+        self._cores.append(core)
+        return core

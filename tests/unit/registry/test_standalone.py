@@ -1,0 +1,151 @@
+"""The registry in a file: durable before it returns, cut anywhere, failed for good."""
+
+import errno
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from ringlog.registry.errors import TopicExists
+from ringlog.registry.model import Assignment, BrokerInfo, RegistryState, TopicInfo, TopicState
+from ringlog.registry.standalone import FILE_NAME, StandaloneRegistry
+from ringlog.storage.crash_images import CrashMode
+from ringlog.storage.errors import DamagedState, DiskFull, LogDirFailed
+from ringlog.storage.simulated_files import Call, SimulatedCrash, SimulatedDisk
+
+BROKER = BrokerInfo(7, "127.0.0.1:5555")
+UUID = b"u" * 16
+
+
+def topic(name: str) -> TopicInfo:
+    assignments = (Assignment((7,)),)
+    return TopicInfo(
+        name, UUID, TopicState.CREATING, {"retention.ms": "1"}, assignments, 1, name.encode()
+    )
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    made = SimulatedDisk()
+    made.directory().create()
+    return made
+
+
+def opened(disk: SimulatedDisk) -> StandaloneRegistry:
+    return StandaloneRegistry.open(disk.directory(), BROKER)
+
+
+def after_power_cut(disk: SimulatedDisk) -> RegistryState:
+    return opened(disk.image(random.Random(1), CrashMode.LOSE_ALL)).view()
+
+
+def test_a_new_directory_has_no_topics_and_one_broker(disk: SimulatedDisk) -> None:
+    registry = opened(disk)
+    assert registry.view().topics == {}
+    assert registry.brokers() == (BROKER,)
+    assert registry.controller_id() == 7
+
+
+def test_every_change_is_durable_when_it_returns(disk: SimulatedDisk) -> None:
+    registry = opened(disk)
+    changes: list[Callable[[], object]] = [
+        lambda: registry.create_topic(topic("a")),
+        lambda: registry.set_online("a", UUID),
+        lambda: registry.alter_topic("a", UUID, {"retention.ms": None, "x": "y"}),
+        lambda: registry.add_partitions("a", UUID, [Assignment((7,))]),
+        lambda: registry.mark_deleting("a", UUID),
+        lambda: registry.remove_topic("a", UUID),
+    ]
+    for number, change in enumerate(changes, 1):
+        change()
+        assert registry.view().version == number
+        assert after_power_cut(disk) == registry.view()
+
+
+def test_a_repeated_request_gives_the_first_topic_and_writes_nothing(disk: SimulatedDisk) -> None:
+    registry = opened(disk)
+    first = registry.create_topic(topic("a"))
+    registry.set_online("a", UUID)
+    disk.fail(Call.WRITE)
+    assert registry.create_topic(topic("a")).topic_uuid == first.topic_uuid
+
+
+def test_a_refused_change_changes_nothing(disk: SimulatedDisk) -> None:
+    registry = opened(disk)
+    registry.create_topic(topic("a.b"))
+    before = registry.view()
+    with pytest.raises(TopicExists):
+        registry.create_topic(topic("a_b"))
+    assert registry.view() is before
+
+
+def test_a_crash_at_any_call_leaves_the_old_or_the_new_state() -> None:
+    call_number = 1
+    while True:
+        disk = SimulatedDisk()
+        disk.directory().create()
+        registry = opened(disk)
+        registry.create_topic(topic("old"))
+        old = registry.view()
+        start = disk.call_count
+        disk.crash_at(start + call_number, after=False)
+        try:
+            registry.create_topic(topic("new"))
+        except SimulatedCrash:
+            for mode in CrashMode:
+                found = opened(disk.image(random.Random(call_number), mode)).view()
+                assert set(found.topics) in ({"old"}, {"old", "new"})
+                assert found.topics["old"] == old.topics["old"]
+            call_number += 1
+        else:
+            break
+    assert call_number > 4
+
+
+def test_a_full_disk_refuses_the_change_and_the_next_may_succeed(disk: SimulatedDisk) -> None:
+    registry = opened(disk)
+    disk.fail(Call.WRITE, code=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        registry.create_topic(topic("a"))
+    assert registry.view().topics == {}
+    registry.create_topic(topic("a"))
+    assert set(after_power_cut(disk).topics) == {"a"}
+
+
+def test_after_a_failed_flush_no_change_is_tried(disk: SimulatedDisk) -> None:
+    registry = opened(disk)
+    disk.fail(Call.SYNC)
+    with pytest.raises(LogDirFailed):
+        registry.create_topic(topic("a"))
+    assert registry.view().topics == {}
+    with pytest.raises(LogDirFailed, match="closed since"):
+        registry.create_topic(topic("b"))
+
+
+def test_one_damaged_copy_is_repaired_and_two_are_refused(disk: SimulatedDisk) -> None:
+    opened(disk).create_topic(topic("a"))
+    disk.damage(FILE_NAME, 40, b"\x00")
+    registry = opened(disk)
+    assert set(registry.view().topics) == {"a"}
+    disk.damage(FILE_NAME, 40, b"\x00")
+    assert set(opened(disk).view().topics) == {"a"}
+    size = disk.directory().open(FILE_NAME).size_bytes()
+    disk.damage(FILE_NAME, 40, b"\x00")
+    disk.damage(FILE_NAME, size // 2 + 40, b"\x00")
+    with pytest.raises(DamagedState, match=FILE_NAME):
+        opened(disk)
+
+
+def test_changes_from_many_threads_are_all_kept(disk: SimulatedDisk) -> None:
+    registry = opened(disk)
+    threads = [
+        threading.Thread(target=registry.create_topic, args=(topic(f"t{number}"),))
+        for number in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(registry.view().topics) == 20
+    assert after_power_cut(disk) == registry.view()
