@@ -24,6 +24,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 import msgspec
 from crc32c import crc32c
@@ -140,27 +141,36 @@ def _follows(entry: OwnEntry, previous: OwnEntry) -> bool:
     )
 
 
+class _Columns(NamedTuple):
+    """Offsets and terms of the entries, for bisect; both ascend (RL2).
+
+    Replaced as a whole where entries go, so that a reader on another thread sees the history
+    of one moment. A new entry's term is added before its offset, which alone is searched.
+    """
+
+    base_term: LeaderEpoch
+    offsets: list[Offset]
+    terms: list[LeaderEpoch]
+
+
 class RaftLog:
     """The own entries kept, and the term of every position from `base` on. In memory only.
 
-    Owned by `PartitionLog`; its thread alone may call. Entries are appended, truncated from
-    the end and trimmed from the front.
+    Owned by `PartitionLog`; its thread alone may call anything but `epoch_at`. Entries are
+    appended, truncated from the end and trimmed from the front.
 
     Attributes:
         base: first position known here; see RL3.
     """
 
-    __slots__ = ("_base_term", "_entries", "_offsets", "_terms", "base")
+    __slots__ = ("_columns", "_entries", "base")
 
     def __init__(
         self, base: Position, term_before: LeaderEpoch, entries: Iterable[OwnEntry] = ()
     ) -> None:
         self.base = base
-        self._base_term = term_before
         self._entries: list[OwnEntry] = []
-        # Columns of the entries, for bisect: both ascend (RL2).
-        self._offsets: list[Offset] = []
-        self._terms: list[LeaderEpoch] = []
+        self._columns = _Columns(term_before, [], [])
         for entry in entries:
             self.append(entry)
 
@@ -196,69 +206,77 @@ class RaftLog:
     @property
     def last_term(self) -> LeaderEpoch:
         """Term of the last own entry, or the term before the base."""
-        return self._terms[-1] if self._terms else self._base_term
+        base_term, _offsets, terms = self._columns
+        return terms[-1] if terms else base_term
 
     def append(self, entry: OwnEntry) -> None:
         """Add `entry` behind the last one."""
         assert entry.n == self.end_own, f"RL1: entry {entry.n} at {self.end_own}"
-        last_offset = self._offsets[-1] if self._offsets else self.base.offset
+        _base_term, offsets, terms = self._columns
+        last_offset = offsets[-1] if offsets else self.base.offset
         assert entry.offset >= last_offset, f"RL2: offset {entry.offset} behind {last_offset}"
         assert entry.term >= self.last_term, f"RL2: term {entry.term} behind {self.last_term}"
         self._entries.append(entry)
-        self._offsets.append(entry.offset)
-        self._terms.append(entry.term)
+        terms.append(entry.term)
+        offsets.append(entry.offset)
 
     def truncate(self, own: int) -> None:
         """Drop the own entries with n >= `own`."""
         assert own >= self.base.own, f"RL1: truncation to {own} below base {self.base.own}"
         keep = own - self.base.own
-        del self._entries[keep:]
-        del self._offsets[keep:]
-        del self._terms[keep:]
+        base_term, offsets, terms = self._columns
+        self._entries = self._entries[:keep]
+        self._columns = _Columns(base_term, offsets[:keep], terms[:keep])
 
     def trim(self, base: Position) -> None:
         """Move the base up to `base`, as `lowest_at(base.offset)` gives it, dropping entries."""
         assert base == self.lowest_at(base.offset), f"RL3: {base} is not the lowest at its offset"
         drop = base.own - self.base.own
+        base_term, offsets, terms = self._columns
         if drop:
-            self._base_term = self._terms[drop - 1]
-        del self._entries[:drop]
-        del self._offsets[:drop]
-        del self._terms[:drop]
+            base_term = terms[drop - 1]
+        self._entries = self._entries[drop:]
+        self._columns = _Columns(base_term, offsets[drop:], terms[drop:])
         self.base = base
 
     def lowest_at(self, offset: Offset) -> Position:
         """Position at the end of the batch that ends at `offset` (>= base offset)."""
         assert offset >= self.base.offset, f"offset {offset} below base {self.base.offset}"
-        return Position(offset, self.base.own + bisect_left(self._offsets, offset))
+        return Position(offset, self.base.own + bisect_left(self._columns.offsets, offset))
 
     def highest_at(self, offset: Offset) -> Position:
         """Position at the begin of the batch that begins at `offset` (>= base offset)."""
         assert offset >= self.base.offset, f"offset {offset} below base {self.base.offset}"
-        return Position(offset, self.base.own + bisect_right(self._offsets, offset))
+        return Position(offset, self.base.own + bisect_right(self._columns.offsets, offset))
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """Return the leader epoch that a batch beginning at `offset` (>= base offset) carries."""
-        assert offset >= self.base.offset, f"offset {offset} below base {self.base.offset}"
-        count = bisect_right(self._offsets, offset)
-        return self._terms[count - 1] if count else self._base_term
+        """Return the leader epoch that a batch beginning at `offset` carries.
+
+        Any thread may call. A reader whose log is trimmed or truncated under it gets some
+        term, not an error: it finds out by itself that what it read is stale.
+        """
+        base_term, offsets, terms = self._columns
+        count = bisect_right(offsets, offset)
+        return terms[count - 1] if count else base_term
 
     def term_before(self, position: Position) -> LeaderEpoch:
         """Return the term of the entry that ends at `position`, which must be in this log."""
+        base_term, _offsets, terms = self._columns
         count = position.own - self.base.own
-        assert 0 <= count <= len(self._terms), f"{position} outside own entries"
-        return self._terms[count - 1] if count else self._base_term
+        assert 0 <= count <= len(terms), f"{position} outside own entries"
+        return terms[count - 1] if count else base_term
 
     def term_begin(self, position: Position) -> Position:
         """Return where the term of the entry that ends at `position` begins in this log.
 
         That is the begin of its opening, or the base when the opening is no longer kept.
         """
+        base_term, _offsets, terms = self._columns
         count = position.own - self.base.own
-        assert 0 <= count <= len(self._terms), f"{position} outside own entries"
-        if not count or self._terms[count - 1] == self._base_term:
+        assert 0 <= count <= len(terms), f"{position} outside own entries"
+        if not count or terms[count - 1] == base_term:
             return self.base
-        opening = self._entries[bisect_left(self._terms, self._terms[count - 1])]
+        opening = self._entries[bisect_left(terms, terms[count - 1])]
         return Position(opening.offset, opening.n)
 
     def holds(self, position: Position, log_end: Position) -> bool:
@@ -272,11 +290,12 @@ class RaftLog:
         if not self.base <= position <= log_end:
             return False
         # own entry n-1, which ends at or before it, must not stand behind its offset,
+        offsets = self._columns.offsets
         count = position.own - self.base.own
-        if count and self._offsets[count - 1] > position.offset:
+        if count and offsets[count - 1] > position.offset:
             return False
         # and own entry n, which begins at or after it, must not stand before its offset
-        return count == len(self._offsets) or self._offsets[count] >= position.offset
+        return count == len(offsets) or offsets[count] >= position.offset
 
     def last_of(self, kind: EntryKind, *, before_own: int | None = None) -> OwnEntry | None:
         """Return the last entry of `kind` kept with n < `before_own` (None = of all)."""

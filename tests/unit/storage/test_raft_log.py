@@ -1,6 +1,8 @@
 """Own entries: records of `raft-log`, the scan, and the questions asked of the history."""
 
 import struct
+import sys
+import threading
 
 import pytest
 from crc32c import crc32c
@@ -170,3 +172,36 @@ def test_encode_gives_the_file_of_what_is_kept() -> None:
     log = RaftLog(LOG_BEGIN, LeaderEpoch(0), ENTRIES)
     log.trim(log.lowest_at(Offset(10)))
     assert log.encode() == file_of(ENTRIES[2:])
+
+
+def test_epochs_may_be_asked_for_while_the_log_changes_on_another_thread() -> None:
+    log = RaftLog(LOG_BEGIN, LeaderEpoch(0))
+    log.append(own(0, 0, 1))
+    answers: set[int] = set()
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            answers.update(log.epoch_at(Offset(offset)) for offset in range(0, 400, 7))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for reader in readers:
+            reader.start()
+        for n in range(1, 1500):
+            log.append(own(n, n // 4, 1 + n // 3))
+            if n % 50 == 0:
+                log.trim(log.lowest_at(Offset(n // 4)))
+            if n % 60 == 0 and log.end_own > log.base.own + 1:
+                entries = list(log.entries)
+                log.truncate(n)
+                log.append(entries[-1])
+    finally:
+        stop.set()
+        sys.setswitchinterval(before)
+        for reader in readers:
+            reader.join()
+    # each answer was the term of some entry: never an error, never a term not in the log
+    assert answers <= set(range(1, 502))
