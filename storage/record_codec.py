@@ -343,10 +343,8 @@ def decode_records(
 def _read_records(data: bytes, header: BatchHeader, from_offset: int) -> list[Record]:  # noqa: C901, PLR0912, PLR0915
     """Read all records; IndexError when `data` ends inside one."""
     make: Callable[..., Record] = Record  # offsets stay plain integers in this loop
-    starts_with = data.startswith
     records: list[Record] = []
-    append_time = header.has_append_time
-    base_time = header.max_timestamp if append_time else header.base_timestamp
+    base_time = header.max_timestamp if header.has_append_time else header.base_timestamp
     headers_left = MAX_HEADER_COUNT
     delta = -1
     position = 0
@@ -364,16 +362,13 @@ def _read_records(data: bytes, header: BatchHeader, from_offset: int) -> list[Re
         if raw & 1 or end > len(data):
             raise CorruptBatch("a record passes the end of the records section")
         following = delta + 1
-        if following < _TABLE_SIZE and starts_with(PLAIN_HEADS[following], position):
+        if following < _TABLE_SIZE and data.startswith(PLAIN_HEADS[following], position):
             delta = following
             position += 4 if delta < 64 else 5
             timestamp = base_time
             key = None
         else:
-            time_delta, delta, key, position = _read_head(data, position, end, delta)
-            timestamp = base_time if append_time else base_time + time_delta
-            if not -_INT64_END <= timestamp < _INT64_END:
-                raise CorruptBatch("a timestamp passes 64 bits")
+            timestamp, delta, key, position = _read_head(data, position, end, delta, header)
         offset = header.base_offset + delta
         if offset < from_offset:
             position = end
@@ -386,13 +381,11 @@ def _read_records(data: bytes, header: BatchHeader, from_offset: int) -> list[Re
             position += 1
         else:
             raw, position = read_raw_varint(data, position, MAX_VARINT32_BYTES)
-        value: bytes | None = None
-        if raw != 1:
-            stop = position + (raw >> 1)
-            if raw & 1 or stop > end:
-                raise CorruptBatch("a value has a bad length")
-            value = data[position:stop]
-            position = stop
+        stop = position + (raw >> 1)
+        if stop > end or (raw & 1 and raw > 1):
+            raise CorruptBatch("a value has a bad length")
+        value = None if raw == 1 else data[position:stop]
+        position = stop
         if data[position]:
             headers, position = _read_headers(data, position, end, headers_left)
             headers_left -= len(headers)
@@ -410,9 +403,9 @@ def _read_records(data: bytes, header: BatchHeader, from_offset: int) -> list[Re
 
 
 def _read_head(
-    data: bytes, position: int, end: int, previous: int
+    data: bytes, position: int, end: int, previous: int, header: BatchHeader
 ) -> tuple[int, int, bytes | None, int]:
-    """Read attributes to key of a record: time delta, offset delta, key, position behind."""
+    """Read attributes to key of a record: timestamp, offset delta, key, position behind."""
     if data[position]:
         raise CorruptBatch(f"record attributes {data[position]:#04x} are not known")
     raw = data[position + 1]
@@ -423,7 +416,11 @@ def _read_head(
             position += 1
         else:
             raw, position = read_raw_varint(data, position - 1, MAX_VARINT64_BYTES)
-    time_delta = (raw >> 1) ^ -(raw & 1)
+    timestamp = header.base_timestamp + ((raw >> 1) ^ -(raw & 1))
+    if header.has_append_time:
+        timestamp = header.max_timestamp
+    if not -_INT64_END <= timestamp < _INT64_END:
+        raise CorruptBatch("a timestamp passes 64 bits")
     raw = data[position]
     position += 1
     if raw > 127:
@@ -436,7 +433,7 @@ def _read_head(
     if raw & 1 or delta <= previous:
         raise CorruptBatch(f"offset delta {(raw >> 1) ^ -(raw & 1)} follows {previous}")
     key, position = _read_field(data, position, end)
-    return time_delta, delta, key, position
+    return timestamp, delta, key, position
 
 
 def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:

@@ -3,9 +3,9 @@
 Owns the encoding of one integer. Must not know records.
 
 Invariants:
-    V1  Reading never takes more than 5 bytes for a 32-bit integer or 10 for a 64-bit one, and
+    VI1 Reading never takes more than 5 bytes for a 32-bit integer or 10 for a 64-bit one, and
         never yields a value that does not fit its width.
-    V2  `VARINTS[n] == encode_varint(n)` for every `n` of the table.
+    VI2 `VARINTS[n] == encode_varint(n)` for every `n` of the table.
 
 Source: Kafka's record format (protobuf's ZigZag: 0, -1, 1, -2 become 0, 1, 2, 3; then base 128,
 least significant group first, top bit set on all bytes but the last).

@@ -1,5 +1,7 @@
 """The part of python-lz4 that storage/compression.py uses."""
 
+BLOCKSIZE_MAX4MB: int
+
 def compress(
     data: bytes,
     compression_level: int = ...,
