@@ -70,14 +70,17 @@ SHELLS: dict[str, tuple[str, str]] = {
     "storage/recovery.py": ("threading", "makes the lock that the segments of a log share"),
     "storage/segment.py": ("threading", "workers that open the same file at once do it once"),
     "registry/standalone.py": ("threading", "workers store the file while the reactor reads"),
+    "client/accumulator.py": ("threading", "any thread of the application adds records"),
     "client/connection.py": ("*", "owns the socket and its thread"),
     "client/producer.py": ("*", "façade: blocks the caller up to a deadline"),
     "client/consumer.py": ("*", "façade: blocks the caller up to a deadline"),
     "client/admin.py": ("*", "façade: blocks the caller up to a deadline"),
     "broker/reactor.py": ("*", "the event loop"),
+    "broker/connections.py": ("*", "ends TCP connections that ZeroMQ cannot end"),
     "broker/server.py": ("*", "composition root and life cycle"),
     "broker/flusher.py": ("*", "groups flushes on a thread"),
     "broker/workers.py": ("*", "threads for what may wait for a disk"),
+    "broker/connections.py": ("socket", "ends connections through copies of descriptors"),
     "broker/completions.py": ("threading", "where other threads hand over to the reactor"),
 }
 """Modules outside the pure core: (which module they may import or `*`, why)."""
