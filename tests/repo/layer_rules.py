@@ -80,7 +80,6 @@ SHELLS: dict[str, tuple[str, str]] = {
     "broker/server.py": ("*", "composition root and life cycle"),
     "broker/flusher.py": ("*", "groups flushes on a thread"),
     "broker/workers.py": ("*", "threads for what may wait for a disk"),
-    "broker/connections.py": ("socket", "ends connections through copies of descriptors"),
     "broker/completions.py": ("threading", "where other threads hand over to the reactor"),
 }
 """Modules outside the pure core: (which module they may import or `*`, why)."""
