@@ -5,7 +5,7 @@ registry, the reactor or open logs.
 
 Invariants:
     F1  Creating may be repeated: what an unfinished attempt left is taken over or removed, but
-        never the partition of another topic.
+        never the partition of another topic, which is neither overwritten nor removed.
     F2  A deleted partition is renamed, durably, before any of it is removed, so that half of it
         never passes for a partition.
 """
@@ -15,11 +15,12 @@ from uuid import UUID
 import msgspec
 
 from ringlog.storage.durable_marks import DurableMarks
+from ringlog.storage.errors import DamagedState, FileMissing
 from ringlog.storage.files import MAX_NAME_BYTES, Directory
 from ringlog.storage.log import PartitionLog
 from ringlog.storage.log_config import LogConfig
 from ringlog.storage.memory_files import MemoryDirectory
-from ringlog.storage.partition_identity import PartitionIdentity
+from ringlog.storage.partition_identity import PartitionIdentity, load_partition_identity
 from ringlog.storage.raft_state import RaftState, load_raft_state
 from ringlog.storage.recovery import create_partition, open_partition_log
 from ringlog.storage.segment_recovery import RecoveryReport
@@ -81,7 +82,7 @@ class Files:
         """Rename a closed partition, durably, and drop its mark (F2). No error when absent."""
         root, marks = self._place(in_memory=in_memory)
         name = str(identity.topic_partition)
-        if root.exists(name):
+        if root.exists(name) and _may_be(root.subdirectory(name), identity):
             root.rename(name, deleted_name(identity.topic_partition, identity.topic_uuid))
             root.sync()
         marks.forget(identity.mark_key)
@@ -105,6 +106,16 @@ class Files:
         if in_memory:
             return self._memory_root, self._memory_marks
         return self._root, self._marks
+
+
+def _may_be(directory: Directory, identity: PartitionIdentity) -> bool:
+    """Whether a directory holds this partition: only another topic's identity says that not."""
+    try:
+        found = load_partition_identity(directory)
+    except (FileMissing, DamagedState):
+        # Half made, or damaged: it stands where this partition belongs.
+        return True
+    return found.topic_uuid == identity.topic_uuid
 
 
 def deleted_name(key: TopicPartition, topic_uuid: UUID) -> str:

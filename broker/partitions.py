@@ -39,6 +39,7 @@ from ringlog.replication.replicator import SoloReplicator
 from ringlog.storage.errors import (
     DamagedLog,
     DamagedState,
+    DiskFull,
     FileMissing,
     LogDirFailed,
     ReadFailed,
@@ -54,6 +55,7 @@ DAMAGE = (DamagedLog, DamagedState, FileMissing, ReadFailed, WrongDirectory)
 """Errors that cost one partition, not the broker."""
 
 DISK_FULL_RETRY_MS = 500
+REOPEN_MS = 5000
 
 _log = logging.getLogger(__name__)
 
@@ -238,7 +240,12 @@ class Partitions:
                 slot.error = broker_error(error)
                 if isinstance(error, LogDirFailed):
                     self.shell.fatal(error)
-                on_done(error)
+                if isinstance(error, DiskFull) and not create:
+                    # Its records are safe: the others serve, and this one when there is space.
+                    self._reopen_later(topic, slot)
+                    on_done(None)
+                else:
+                    on_done(error)
             else:
                 self._begin(topic, slot, result, lambda: on_done(None), is_new=is_new)
 
@@ -246,6 +253,14 @@ class Partitions:
             lambda: work(slot.identity, settings.log, in_memory=settings.in_memory, now_ms=now_ms),
             opened,
         )
+
+    def _reopen_later(self, topic: HostedTopic, slot: Slot) -> None:
+        def reopen() -> None:
+            if self.topics.get(topic.name) is topic:
+                self._open_slot(topic, slot, create=False, on_done=lambda _error: None)
+
+        _log.warning("partition %s: %s", slot.identity.topic_partition, slot.error)
+        self.shell.call_at(self.shell.monotonic_ms() + REOPEN_MS, reopen)
 
     def _begin(
         self,

@@ -78,10 +78,12 @@ class Bench:
         disk: SimulatedDisk | None = None,
         *,
         start: bool = True,
+        life: int = 1,
         **settings: Any,  # noqa: ANN401  of BrokerConfig
     ) -> None:
         self.disk = disk or SimulatedDisk()
         self.settings = settings
+        self.life = life
         self.wall_ms = NOW_MS
         self.clock_ms = 0
         self.timers = TimerHeap()
@@ -109,7 +111,7 @@ class Bench:
             listen="127.0.0.1:5555",
             advertise="127.0.0.1:5555",
             started_ms=NOW_MS,
-            rng=random.Random(1),
+            rng=random.Random(life),
         )
         self.core = BrokerCore(context)
         self.handlers = self.core.handlers()
@@ -226,11 +228,15 @@ class Bench:
     def restarted(self) -> "Bench":
         """The next life after a graceful stop."""
         self.stop()
-        return Bench(self.disk.crash(random.Random(0), CrashMode.SURVIVE_ALL), **self.settings)
+        return self.next_life(self.disk.crash(random.Random(0), CrashMode.SURVIVE_ALL))
 
     def crashed(self, mode: CrashMode = CrashMode.LOSE_ALL, seed: int = 0) -> "Bench":
         """The next life after a crash at this moment."""
-        return Bench(self.disk.crash(random.Random(seed), mode), **self.settings)
+        return self.next_life(self.disk.crash(random.Random(seed), mode))
+
+    def next_life(self, disk: SimulatedDisk) -> "Bench":
+        """A start of the same broker on `disk`."""
+        return Bench(disk, life=self.life + 1, **self.settings)
 
     # -- requests --------------------------------------------------------------------------
 
