@@ -1,6 +1,6 @@
 """The only event loop of a broker, and the only module of it that knows ZeroMQ.
 
-Owns the ROUTER socket, the poll, the clock's reading for timers, and the count of connections.
+Owns the ROUTER socket, the poll and the clock's reading for timers.
 Must not know what a message means: it goes to `on_message`.
 
 One turn: wait for the socket, the eventfd or the next deadline; run completions; receive up to
@@ -21,7 +21,6 @@ ROUTER drops in silence towards a slow peer; unbinding ends established connecti
 
 import errno
 import logging
-import socket
 import time
 from collections.abc import Callable, Sequence
 
@@ -30,6 +29,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from ringlog.broker.completions import Completions
 from ringlog.broker.config import BrokerConfig
+from ringlog.broker.connections import Connections
 from ringlog.broker.endpoint import Endpoint
 from ringlog.broker.log_limits import LimitedLog
 from ringlog.broker.sessions import PeerBlocked, PeerGone, Sessions, Transit
@@ -46,6 +46,8 @@ LONGEST_POLL_MS = 3_600_000
 
 ZERO_COPY_BYTES = 64 << 10
 """From this size on a frame is neither copied in nor out."""
+
+MISSED_HEARTBEATS = 3
 
 LINGER_MS = 500
 """How long the end of the process waits for replies already handed to ZeroMQ."""
@@ -94,7 +96,6 @@ class Reactor:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._max_connections = config.max_connections
         self._context = zmq.Context(io_threads=1)
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         self._monitor: zmq.Socket[bytes] = self._socket.get_monitor_socket(
@@ -102,7 +103,6 @@ class Reactor:
         )
         self._completions = Completions()
         self._timers = TimerHeap()
-        self._connections: set[int] = set()
         self._skipping: _Skipped | None = None
         self._sweep_timer: HeapTimer | None = None
         self._running = True
@@ -112,7 +112,10 @@ class Reactor:
         self._limited = LimitedLog(_log)
         self.on_broken: Callable[[Exception], None] = _raise
         self.sessions = Sessions(config, self._transmit)
-        self.refused_connections = 0
+        self.connections = Connections(
+            most=config.max_connections,
+            silent_ms=(MISSED_HEARTBEATS + 1) * config.heartbeat_interval_ms,
+        )
         self._poller = zmq.Poller()
         self._poller.register(self._completions.fileno(), zmq.POLLIN)
         self._poller.register(self._monitor, zmq.POLLIN)
@@ -153,11 +156,13 @@ class Reactor:
         bound = self._socket.getsockopt(zmq.LAST_ENDPOINT)
         assert isinstance(bound, bytes)
         port = int(bound.rstrip(b"\0").rpartition(b":")[2])
+        self.connections.port = port
+        self._end_silent_connections()
         return Endpoint(endpoint.host, port)
 
     def limit_connections(self, most: int) -> None:
         """Keep at most that many connections (before `bind`)."""
-        self._max_connections = most
+        self.connections.most = most
 
     def receive_from(self, on_message: OnMessage, on_oversized: OnOversized) -> None:
         """Begin to read requests."""
@@ -319,9 +324,7 @@ class Reactor:
                 return
             kind, descriptor = event["event"], event["value"]
             if kind == zmq.EVENT_ACCEPTED:
-                self._connections.add(descriptor)
-                if len(self._connections) > self._max_connections:
-                    self._refuse_connection(descriptor)
+                self.connections.opened(descriptor, self.monotonic_ms())
             elif kind == zmq.EVENT_ACCEPT_FAILED:
                 self._limited.log(
                     "failed accepts",
@@ -331,27 +334,12 @@ class Reactor:
                     errno.errorcode.get(descriptor, "?"),
                 )
             else:
-                self._connections.discard(descriptor)
+                self.connections.closed(descriptor)
 
-    def _refuse_connection(self, descriptor: int) -> None:
-        """End a connection over the cap: ZeroMQ has no call for it, the kernel has."""
-        self.refused_connections += 1
-        try:
-            connection = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
-        except OSError:
-            return  # gone already
-        with connection:
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                return  # no socket any more, or not connected
-        self._limited.log(
-            "refused connections",
-            logging.WARNING,
-            self.monotonic_ms(),
-            "closed a connection: %d are open (max_connections)",
-            len(self._connections) - 1,
-        )
+    def _end_silent_connections(self) -> None:
+        now_ms = self.monotonic_ms()
+        self.connections.end_silent(now_ms)
+        self.call_at(now_ms + self._config.heartbeat_interval_ms, self._end_silent_connections)
 
     def _set_options(self, endpoint: Endpoint) -> None:
         config = self._config
@@ -363,7 +351,7 @@ class Reactor:
             (zmq.MAXMSGSIZE, config.max_message_bytes),
             (zmq.HANDSHAKE_IVL, config.handshake_timeout_ms),
             (zmq.HEARTBEAT_IVL, heartbeat_ms),
-            (zmq.HEARTBEAT_TIMEOUT, 3 * heartbeat_ms),
+            (zmq.HEARTBEAT_TIMEOUT, MISSED_HEARTBEATS * heartbeat_ms),
             (zmq.LINGER, LINGER_MS),
             (zmq.BACKLOG, 128),
             (zmq.IPV6, int(":" in endpoint.host)),

@@ -82,6 +82,10 @@ class StubCore:
         if not self.stop_hangs:
             self.finish_stop()
 
+    def answer_soon(self) -> None:
+        """Answer every waiter. Any thread."""
+        self.context.shell.run(lambda: None, lambda _result, _error: self._answer_all())
+
     def finish_stop(self) -> None:
         """End a stop that hangs. Any thread."""
         on_done = self._on_stopped

@@ -16,7 +16,7 @@ def test_calls_run_in_order_and_the_descriptor_is_readable_until_then() -> None:
     completions, calls = Completions(), list[int]()
     assert not readable(completions)
     for number in range(3):
-        completions.post(lambda number=number: calls.append(number))  # type: ignore[misc]
+        completions.post(lambda number=number: calls.append(number))  # type: ignore[misc]  # a bound loop variable
     assert readable(completions)
     completions.drain()
     assert calls == [0, 1, 2]
