@@ -78,6 +78,14 @@ def test_noise_in_many_slices_opens() -> None:
     assert opened(frame(data), max_bytes=4 * MIB) == data
 
 
+def test_bytes_behind_a_frame_that_ends_with_an_input_slice_are_refused() -> None:
+    packed = frame(random.Random(3).randbytes(3 * 65_536 + 65_509))
+    assert len(packed) == 256 * 1024
+    assert len(opened(packed)) == 3 * 65_536 + 65_509
+    with pytest.raises(CorruptBatch, match="bytes follow"):
+        opened(packed + b"\0")
+
+
 def test_gzip_opens() -> None:
     assert opened(gzip.compress(TEXT), CODEC_GZIP) == TEXT
     assert opened(gzip.compress(b""), CODEC_GZIP) == b""
