@@ -211,20 +211,25 @@ class Partition:
             return
         self._log_start_waits.add(Position(before_offset, 0), wait)
         self._propose_log_start(before_offset)
+        self.pump()
 
     def retain(self, now_ms: int) -> None:
-        """Propose to drop segments that the retention settings let go. `now_ms`: wall clock."""
+        """Close a segment that is old, and propose to drop those that retention lets go.
+
+        `now_ms` is the wall clock.
+        """
         if self.closed_by is not None or not self.is_ready:
             return
+        self.log.roll_if_old(now_ms)
         log_start = self.log.proposed_log_start(now_ms)
         if log_start is not None:
             self._propose_log_start(min(log_start, self.high_watermark))
+        self.pump()
 
     def _propose_log_start(self, offset: Offset) -> None:
         if offset > self._proposed_log_start:
             self._proposed_log_start = offset
             self._driver.propose_log_start(offset)
-        self.pump()
 
     # -- settings and end ------------------------------------------------------------------
 
