@@ -33,16 +33,15 @@ def _prepared() -> Bench:
 
 
 def _run(bench: Bench, operation: str) -> None:
-    match operation:
-        case "create":
-            bench.create("t", 2, request_id=REQUEST_ID)
-        case "delete":
-            bench.delete("doomed")
-        case "grow":
-            body = m.AddPartitionsRequest("other", 3, 1000)
-            bench.ask(m.ApiKey.ADD_PARTITIONS, body, m.Done)
-        case "alter":
-            bench.alter("other", retention_ms="5000")
+    if operation == "create":
+        bench.create("t", 2, request_id=REQUEST_ID)
+    elif operation == "delete":
+        bench.delete("doomed")
+    elif operation == "grow":
+        body = m.AddPartitionsRequest("other", 3, 1000)
+        bench.ask(m.ApiKey.ADD_PARTITIONS, body, m.Done)
+    else:
+        bench.alter("other", retention_ms="5000")
 
 
 @pytest.mark.parametrize("mode", MODES)
