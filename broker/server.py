@@ -393,8 +393,10 @@ def run(config: BrokerConfig) -> int:
     )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     server = Server(config, announce=_say, give_up=lambda: os._exit(EXIT_FAILED))
+    # One handler for both: a SIGINT after a SIGTERM is the second signal.
+    handler = _signal_handler(server)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _signal_handler(server))
+        signal.signal(number, handler)
     code = server.serve()
     if server.failure is not None:
         hint = getattr(server.failure, "hint", "")
