@@ -18,8 +18,8 @@ from ringlog.broker.config import BrokerConfig, ConfigError, setting_names, sett
 
 PREFIX = "RINGLOG_"
 
-CLIENT_VARIABLES = frozenset({"RINGLOG_BOOTSTRAP_SERVERS"})
-"""Variables of the client side, which a broker's environment may hold too."""
+CLIENT_VARIABLES = frozenset({"RINGLOG_BOOTSTRAP_SERVERS", "RINGLOG_DEBUG", "RINGLOG_TEST_LOGS"})
+"""Variables of clients, commands and tests, which a broker's environment may hold too."""
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})

@@ -1,1 +1,82 @@
-"""cli: the `ringlog` command."""
+"""cli: the `ringlog` command.
+
+Owns the list of commands and the end of every one of them: exit code and error line. A command
+lives in the module of its name and is loaded when it is called.
+
+Invariants:
+    CL1 Only commands that exist are listed.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ringlog import __version__
+from ringlog.tools.cli.exits import Exit, exit_of, one_line
+
+COMMANDS = {
+    "broker": "broker",
+    "topic": "topic",
+    "produce": "produce",
+    "consume": "consume",
+    "log": "log",
+    "doctor": "doctor",
+    "bench": "bench",
+}
+"""Command name -> module of this package, which holds a click command named `command`."""
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"ringlog.tools.cli.{COMMANDS[cmd_name]}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ringlog")
+def cli() -> None:
+    """A log-structured message broker: durable by default, replayable, honest."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives its exit code. Console scripts pass it to `sys.exit`."""
+    try:
+        code = cli.main(args=arguments, prog_name="ringlog", standalone_mode=False)
+    except click.exceptions.Abort:
+        return Exit.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return Exit.USAGE
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`): nothing to report, and nobody to report to.
+        _silence_stdout()
+        return Exit.DONE
+    # The end of every command: any error becomes one line and a code.
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get("RINGLOG_DEBUG") and not isinstance(error, KeyboardInterrupt):
+            raise
+        if not isinstance(error, KeyboardInterrupt):
+            sys.stderr.write(f"ringlog: {one_line(error)}\n")
+        return exit_of(error)
+    return code if isinstance(code, int) else Exit.DONE
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from failing on its last flush of a closed pipe."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)

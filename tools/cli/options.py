@@ -1,0 +1,57 @@
+"""Options that many commands share.
+
+Owns their names, defaults and help texts. Must not know what a command does with them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+import click
+
+from ringlog.client.errors import InvalidArgument
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BOOTSTRAP_TIMEOUT_MS = 5_000
+"""How long a command looks for a broker before it says that there is none."""
+
+
+def bootstrap_option(command: Callable[P, R]) -> Callable[P, R]:
+    """`-b/--bootstrap-servers`; without it the environment, then 127.0.0.1:5555."""
+    return click.option(
+        "-b",
+        "--bootstrap-servers",
+        metavar="HOST:PORT[,...]",
+        help="Brokers to ask first. Default: $RINGLOG_BOOTSTRAP_SERVERS, then 127.0.0.1:5555.",
+    )(command)
+
+
+def json_option(command: Callable[P, R]) -> Callable[P, R]:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
+
+
+def settings_from(pairs: Sequence[str]) -> dict[str, str]:
+    """`("retention.ms=1", ...)` as a mapping. Raises InvalidArgument."""
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InvalidArgument(
+                f"--config {pair!r} is not NAME=VALUE",
+                hint="for example --config retention.ms=60000",
+            )
+        settings[name] = value
+    return settings
+
+
+def delimiter_from(text: str, name: str = "--delimiter") -> bytes:
+    r"""Bytes of a separator typed by a person: `\n`, `\t`, `\0`, `\xNN` are understood."""
+    try:
+        data = text.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1")
+    except (UnicodeDecodeError, UnicodeEncodeError):
+        data = text.encode()
+    if not data:
+        raise InvalidArgument(f"{name} is empty", hint=r"for example '\n' or ':'")
+    return data
