@@ -36,7 +36,6 @@ from ringlog.storage.log_read import ReadPlan, ReadResult
 from ringlog.storage.log_tail import UnwrittenBatches, place_of
 from ringlog.storage.partition_disk import PartitionDisk, mark_at
 from ringlog.storage.producer_history import ProducerHistory
-from ringlog.storage.producer_replay import producers_at
 from ringlog.storage.producer_state import ProducerTable
 from ringlog.storage.raft_log import EntryKind, OwnEntry, RaftLog, encode_entry
 from ringlog.storage.record_batch import BatchHeader, assign
@@ -121,7 +120,11 @@ class PartitionLog:
 
     @property
     def producers(self) -> ProducerTable:
-        """Table at the log end, for `check`."""
+        """Table at the log end, for `check`.
+
+        After a deep truncation it has to be read from disk, which the job does; a leader, whose
+        opening is behind it on disk before it takes batches, does not notice.
+        """
         return self._history.table
 
     @property
@@ -195,7 +198,7 @@ class PartitionLog:
         old.rolled_ms = now_ms
         new = self._new_segment(self.end.offset, now_ms)
         self._segments.append(new)
-        self._pending.append(Roll(old, new, self.end, self.producers.snapshot()))
+        self._pending.append(Roll(old, new, self.end, self._history.snapshot()))
         return new
 
     def _new_segment(self, base_offset: Offset, created_ms: int) -> Segment:
@@ -236,7 +239,7 @@ class PartitionLog:
         assert self._in_flight is None, "L2"
         if not self.is_blank:
             self._pending.append(
-                SaveCaches(self._segments.active, self.end, self.producers.snapshot())
+                SaveCaches(self._segments.active, self.end, self._history.snapshot())
             )
         return self._take(closing=True)
 
@@ -257,6 +260,8 @@ class PartitionLog:
         for step in job.steps:
             if isinstance(step, MoveLogStart | Reset):
                 self._start = step.start
+            elif isinstance(step, Truncate) and step.producers is not None:
+                self._history.bring_back(step.producers, step.offset)
         mark = job.end_mark
         if mark is None or job.truncations != self.truncations:
             return
@@ -352,23 +357,23 @@ class PartitionLog:
     def truncate(self, position: Position) -> None:
         """Cut the log back to `position`, which lies in it and not below the commit position.
 
-        The one thing here that may read files: where the batches end that stay, when they are
-        no longer in memory, and the producer table when more than 4,096 batches go.
+        The one thing here that may read a file, for less than an index interval and a batch:
+        where the batches end that stay, when they are not the newest.
         """
         assert self.base <= position <= self.end, f"{position} outside {self.base} to {self.end}"
         if position == self.end:
             return
         self.changes += 1
         self.truncations += 1
-        self.raft_log.truncate(position.own)
         offset = position.offset
         dropped = self._segments.cut(offset)
         active, shortened = self._segments.active, False
         if active.is_sealed or active.next_offset != offset:
             active, shortened = self._shorten(active, offset), True
             self._segments.replace_active(active)
-        if offset < self.end.offset and not self._history.truncate(offset):
-            self._replay_producers(offset)
+        # Not before: the batch behind the cut is read with the epoch that it has.
+        self.raft_log.truncate(position.own)
+        is_known = self._history.truncate(offset)
         self._unwritten.cut(offset)
         self.end = position
         self.written, self.durable = min(self.written, position), min(self.durable, position)
@@ -376,7 +381,14 @@ class PartitionLog:
             self._note_written_place()
         own_size = len(self.raft_log.encode())
         self._pending.append(
-            Truncate(mark_at(position, active), active, dropped, own_size, shortened=shortened)
+            Truncate(
+                mark_at(position, active),
+                self._segments.snapshot(),
+                dropped,
+                own_size,
+                shortened=shortened,
+                replay_with=None if is_known else self.raft_log.copy().epoch_at,
+            )
         )
 
     def _shorten(self, segment: Segment, offset: Offset) -> Segment:
@@ -387,14 +399,6 @@ class PartitionLog:
         return segment.shortened(
             place.size_bytes, offset, place.max_before, index.prefix(place.size_bytes)
         )
-
-    def _replay_producers(self, offset: Offset) -> None:
-        assert self._start is not None
-        snapshot = producers_at(
-            offset, self._disk.place, self._start, self._segments, self.raft_log.epoch_at
-        )
-        self.producers.restore(snapshot)
-        self._history.restart(offset)
 
     # -- the begin of the log
 
@@ -427,7 +431,7 @@ class PartitionLog:
         self.changes += 1
         self.log_start = offset
         dropped = self._segments.drop_below(offset)
-        before = RaftLog(self.base, self.raft_log.term_before(self.base), self.raft_log.entries)
+        before = self.raft_log.copy()
         if dropped:
             self.raft_log.trim(self.raft_log.lowest_at(dropped[-1].next_offset))
         told = before.last_of(EntryKind.CONFIGURATION, before_own=self.base.own)
@@ -453,8 +457,7 @@ class PartitionLog:
         dropped = self._segments.snapshot()
         active = self._new_segment(start.base_offset, now_ms)
         self._segments = SegmentList([active])
-        self.producers.restore(start.producers)
-        self._history.restart(start.base_offset)
+        self._history.restart(start.producers, start.base_offset)
         self._unwritten.cut(Offset(0))
         self.log_start = start.log_start
         self.end = self.written = self.durable = start.base

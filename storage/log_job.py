@@ -32,7 +32,12 @@ from ringlog.storage.batch_scan import EpochAt
 from ringlog.storage.durable_marks import Mark
 from ringlog.storage.files import File
 from ringlog.storage.partition_disk import PartitionDisk
-from ringlog.storage.producer_replay import ROLL_SNAPSHOT_NAME, note_producers, save_producers
+from ringlog.storage.producer_replay import (
+    ROLL_SNAPSHOT_NAME,
+    note_producers,
+    producers_at,
+    save_producers,
+)
 from ringlog.storage.producer_state import SNAPSHOT_NAME, ProducerTable, TableSnapshot
 from ringlog.storage.raft_log import RaftLog
 from ringlog.storage.segment import Segment, save_index, save_seal
@@ -90,7 +95,9 @@ class Roll:
 
     __slots__ = ("_at", "_new", "_old", "_producers")
 
-    def __init__(self, old: Segment, new: Segment, at: Position, producers: TableSnapshot) -> None:
+    def __init__(
+        self, old: Segment, new: Segment, at: Position, producers: TableSnapshot | None
+    ) -> None:
         self._old = old
         self._new = new
         self._at = at
@@ -103,41 +110,74 @@ class Roll:
         save_index(disk.place, self._old)
         self._new.create_file(disk.place)
         disk.place.directory.sync()
-        save_producers(disk.place, ROLL_SNAPSHOT_NAME, self._producers, self._at)
+        if self._producers is not None:
+            save_producers(disk.place, ROLL_SNAPSHOT_NAME, self._producers, self._at)
 
 
 class Truncate:
     """The log is cut back to `position` (J2)."""
 
-    __slots__ = ("_active", "_dropped", "_mark", "_own_size", "_shortened")
+    __slots__ = ("_dropped", "_mark", "_own_size", "_replay_with", "_segments", "_shortened",
+                 "producers")  # fmt: skip
 
     def __init__(
-        self, mark: Mark, active: Segment, dropped: list[Segment], own_size: int, *, shortened: bool
+        self,
+        mark: Mark,
+        segments: tuple[Segment, ...],
+        dropped: list[Segment],
+        own_size: int,
+        *,
+        shortened: bool,
+        replay_with: EpochAt | None,
     ) -> None:
+        """Plan the cut.
+
+        Args:
+            mark: the new end of the log.
+            segments: those that stay, in order.
+            dropped: those that go.
+            own_size: bytes of `raft-log` that stay.
+            shortened: whether the last segment that stays is cut.
+            replay_with: epochs of the log, when the producer table has to be read from it.
+        """
         self._mark = mark
-        self._active = active
+        self._segments = segments
         self._dropped = dropped
         self._own_size = own_size
         self._shortened = shortened
+        self._replay_with = replay_with
+        self.producers: TableSnapshot | None = None
+
+    @property
+    def offset(self) -> Offset:
+        """First offset that is cut."""
+        return self._mark.position.offset
 
     def run(self, disk: PartitionDisk) -> None:
         """Cut, in the order of J2."""
         if self._mark.position < disk.marked:
             disk.set_mark(self._mark)
         disk.forget_dirty()
-        # A table of a history that is cut off must not be found again.
-        disk.remove_producers()
         # The last segment goes first, so that what a crash leaves is a log without a hole.
         disk.remove_segments([segment.base_offset for segment in self._dropped])
         for segment in self._dropped:
             segment.close()
-        file = self._active.file(disk.place)
+        active = self._segments[-1]
+        file = active.file(disk.place)
         if self._shortened:
-            disk.remove_caches(self._active.base_offset)
+            disk.remove_caches(active.base_offset)
             file.truncate(self._mark.position_bytes)
         file.sync()
+        if self._replay_with is not None:
+            self.producers = self._replay(disk, self._replay_with)
+        # A table of a history that is cut off must not be found again.
+        disk.remove_producers()
         disk.place.directory.sync()
         disk.truncate_own(self._own_size)
+
+    def _replay(self, disk: PartitionDisk, epoch_at: EpochAt) -> TableSnapshot:
+        assert disk.start is not None
+        return producers_at(self.offset, disk.place, disk.start, self._segments, epoch_at)
 
 
 class MoveLogStart:
@@ -230,7 +270,7 @@ class SaveCaches:
 
     __slots__ = ("_active", "_at", "_producers")
 
-    def __init__(self, active: Segment, at: Position, producers: TableSnapshot) -> None:
+    def __init__(self, active: Segment, at: Position, producers: TableSnapshot | None) -> None:
         self._active = active
         self._at = at
         self._producers = producers
@@ -238,7 +278,8 @@ class SaveCaches:
     def run(self, disk: PartitionDisk) -> None:
         """Write them; not flushed, because a CRC tells whether they arrived."""
         save_index(disk.place, self._active)
-        save_producers(disk.place, SNAPSHOT_NAME, self._producers, self._at)
+        if self._producers is not None:
+            save_producers(disk.place, SNAPSHOT_NAME, self._producers, self._at)
 
 
 def finish_reset(disk: PartitionDisk, active: Segment) -> None:

@@ -52,10 +52,11 @@ class PartitionDisk:
 
     # -- own entries
 
-    def open_raft_log(self, size_bytes: int) -> None:
+    def open_raft_log(self, size_bytes: int) -> File:
         """Take `raft-log` with that many good bytes as the file to append to."""
         self._raft_file = self.place.directory.open(RAFT_LOG_NAME)
         self._raft_size = size_bytes
+        return self._raft_file
 
     def append_own(self, data: bytes) -> None:
         """Write own entries behind the last one."""

@@ -63,10 +63,11 @@ def note_producers(
     )
     try:
         for header, _position, _data in batches:
-            if end is not None and header.base_offset >= end:
-                return
             if begin is None or header.base_offset >= begin:
                 table.note(header, header.base_offset)
+            if end is not None and header.next_offset >= end:
+                # What follows may be appended in memory only.
+                return
     except BrokenChain as error:
         raise damaged_log(place, segment, error) from error
 

@@ -193,6 +193,10 @@ class RaftLog:
             log.append(entry)
         return log
 
+    def copy(self) -> "RaftLog":
+        """Return a log of its own with the same entries, for another thread to look up."""
+        return RaftLog(self.base, self._columns.base_term, self._entries)
+
     @property
     def entries(self) -> Sequence[OwnEntry]:
         """The entries kept, in order of n."""

@@ -120,6 +120,8 @@ def open_partition_log(
     disk = PartitionDisk(place, marks, identity.mark_key)
     mark = _mark(directory, marks, identity)
     disk.marked = mark.position
+    # Names that a killed process changed are seen, but may not be durable yet.
+    directory.sync()
     raft_state = load_raft_state(directory)
     start = load_start_state(directory)
     if start is None:
@@ -209,6 +211,9 @@ def _open_clean(disk: PartitionDisk, mark: Mark, config: LogConfig) -> OpenedLog
     found = open_clean_segments(disk, mark, own.raft_log, report)
     if found is None:
         return None
+    # A truncation that was killed may be seen, but not be durable yet.
+    disk.open_raft_log(len(own.raft_log.encode())).sync()
+    found.segments[-1].file(disk.place).sync()
     return _hand_out(disk, config, own.raft_log, found, report)
 
 
@@ -274,7 +279,6 @@ def _hand_out(
     found: FoundSegments,
     report: RecoveryReport,
 ) -> OpenedLog:
-    disk.open_raft_log(len(raft_log.encode()))
     log = PartitionLog(
         disk, config, segments=found.segments, raft_log=raft_log, producers=found.producers
     )

@@ -1,0 +1,99 @@
+"""A scripted life of a log is cut at every call of the file seam; nothing acknowledged is lost."""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ringlog.storage.simulated_files import Call, SimulatedCrash, SimulatedDisk
+from tests.crash.log_harness import (
+    KILL,
+    LOSE_ALL,
+    POWER_CUT,
+    Harness,
+    check,
+    open_on,
+    random_step,
+)
+
+STEPS = 200
+
+
+class WatchedDisk(SimulatedDisk):
+    """Tells a watcher before each call that changes something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watch: Callable[[], None] | None = None
+
+    @contextlib.contextmanager
+    def counted(self, call: Call, path: str) -> Iterator[Any]:
+        if self.watch is not None:
+            self.watch()
+        with super().counted(call, path) as fault:
+            yield fault
+
+
+def recover_and_check(
+    image: SimulatedDisk, harness: Harness, rng: random.Random, *, killed: bool
+) -> None:
+    """Recover; crash again, losing all that is unflushed; recover: the same log, all of it."""
+    expected = harness.model.expected()
+    _marks, opened = open_on(image)
+    check(opened.log, expected, killed=killed)
+    first = opened.log
+    again = image.crash(rng, LOSE_ALL)
+    _marks, opened = open_on(again)
+    second = opened.log
+    assert (second.end, second.log_start, second.base) == (first.end, first.log_start, first.base)
+    check(second, expected, killed=killed)
+
+
+def crash_in_recovery(
+    image: SimulatedDisk, spare: SimulatedDisk, harness: Harness, rng: random.Random
+) -> None:
+    """Cut the recovery itself at a random call; the next one still gives all that was acked."""
+    _marks, opened = open_on(spare)
+    calls = spare.call_count
+    if not calls:
+        return
+    image.crash_at(rng.randint(1, calls), after=bool(rng.getrandbits(1)))
+    with pytest.raises(SimulatedCrash):
+        open_on(image)
+    _marks, opened = open_on(image.crash(rng, rng.choice([KILL, POWER_CUT, LOSE_ALL])))
+    check(opened.log, harness.model.expected())
+
+
+def run_script(seed: int, steps: int) -> int:
+    rng, crash_rng = random.Random(seed), random.Random(seed + 1)
+    disk = WatchedDisk()
+    harness = Harness(disk)
+    cuts = 0
+
+    def cut_here() -> None:
+        nonlocal cuts
+        cuts += 1
+        for mode in (KILL, LOSE_ALL, POWER_CUT):
+            image = disk.image(crash_rng, mode)
+            recover_and_check(image, harness, crash_rng, killed=mode is KILL)
+        seed_of_image = crash_rng.getrandbits(32)
+        crash_in_recovery(
+            disk.image(random.Random(seed_of_image), POWER_CUT),
+            disk.image(random.Random(seed_of_image), POWER_CUT),
+            harness,
+            crash_rng,
+        )
+
+    disk.watch = cut_here
+    harness.start()
+    for _step in range(steps):
+        random_step(harness, rng)
+    harness.flush()
+    cut_here()
+    return cuts
+
+
+def test_every_call_of_a_life_of_200_steps_may_be_the_last() -> None:
+    assert run_script(seed=1, steps=STEPS) > 1_000
