@@ -14,6 +14,8 @@ import zmq
 from ringlog.client import messages as m
 from ringlog.client import wire
 from ringlog.client.errors import error_from
+from ringlog.storage.record_batch import iter_batches
+from ringlog.storage.record_codec import Record, decode_records
 from ringlog.storage.types import Buffer
 
 R = TypeVar("R", bound=m.Message)
@@ -154,3 +156,12 @@ class CoreClient:
         """Describe a topic."""
         body = m.DescribeTopicRequest(name)
         return self.call(m.ApiKey.DESCRIBE_TOPIC, body, m.DescribeTopicResponse)[0]
+
+
+def records_in(data: bytes) -> list[Record]:
+    """Every record of the batches in one fetched frame, in order."""
+    return [
+        record
+        for position, header in iter_batches(data)
+        for record in decode_records(data[position : position + header.size_bytes])
+    ]
