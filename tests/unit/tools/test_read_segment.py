@@ -27,7 +27,7 @@ def line(record: Record) -> str:
 
 def batches() -> list[bytes]:
     rng = random.Random(7)
-    noise = rng.randbytes(70_000)
+    noise = rng.randbytes(600_000)
     return [
         encode_batch([b"one", None, b""], keys=[b"k", None, b""], timestamps=[5, 3, 9]),
         encode_batch(
@@ -43,7 +43,7 @@ def batches() -> list[bytes]:
         encode_batch(
             [b"a" * n for n in (1, 14, 15, 16, 270, 271, 5000)], compression="lz4", base_offset=4
         ),
-        # several blocks; compressible and not
+        # blocks that shrink and blocks that are stored as they are
         encode_batch([bytes(200_000), noise, b"abc" * 90_000], compression="lz4", base_offset=11),
         encode_batch(
             [b"%d" % rng.randrange(10 ** rng.randrange(1, 9)) for _ in range(3000)],
