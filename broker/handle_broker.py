@@ -1,6 +1,10 @@
 """InitProducerId and DescribeBroker: what is asked of a broker as such.
 
 Owns the two handlers. Must not know topics beyond their counts.
+
+Invariants:
+    BH1 Neither request changes anything that is stored, so both are answered while the disk is
+        full or a partition damaged.
 """
 
 import os

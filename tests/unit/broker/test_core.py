@@ -170,7 +170,7 @@ def test_a_round_of_retention_is_cut_into_slices() -> None:
         def retain(self, now_ms: int) -> None:
             looked_at.append(bench.clock_ms)
 
-    bench.core._open_partitions = lambda: [Spy()] * (RETENTION_SLICE + 10)  # type: ignore[method-assign, list-item]
+    bench.core._open_partitions = lambda: [Spy()] * (RETENTION_SLICE + 10)  # type: ignore[method-assign, list-item]  # a spy
     bench.advance(1300)
     assert len(looked_at) == RETENTION_SLICE + 10
     assert looked_at.count(looked_at[0]) == RETENTION_SLICE

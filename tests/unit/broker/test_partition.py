@@ -75,7 +75,7 @@ def test_a_duplicate_is_told_apart_and_ends_where_its_original_ends(bench: Bench
 def test_readers_hear_of_committed_bytes_only(bench: Bench) -> None:
     partition = bench.partition()
     heard: list[int] = []
-    bench.core.partitions.on_readable = (  # type: ignore[method-assign]
+    bench.core.partitions.on_readable = (  # type: ignore[method-assign]  # a spy
         lambda partition, size_bytes: heard.append(size_bytes)
     )
     produce(partition, b"a")
@@ -106,8 +106,8 @@ def test_nothing_is_read_or_written_before_the_opening_is_committed() -> None:
     partition = after.partition()
     # The same partition, before its replicator knew anything.
     replicator = partition._driver._replicator
-    replicator._opening_end = None  # type: ignore[attr-defined]
-    replicator._leads = False  # type: ignore[attr-defined]
+    replicator._opening_end = None  # type: ignore[attr-defined]  # of the solo one
+    replicator._leads = False  # type: ignore[attr-defined]  # of the solo one
     assert not partition.is_ready
     with pytest.raises(OffsetNotAvailable):
         partition.readable_from(Offset(0))
