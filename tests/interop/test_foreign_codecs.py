@@ -83,7 +83,7 @@ def test_a_file_of_many_batches_is_read_by_theirs() -> None:
         values = [rng.randbytes(rng.randrange(200)) for _ in range(rng.randrange(1, 20))]
         data += encode_batch(values, timestamps=NOW_MS + number, base_offset=offset, leader_epoch=3)
         offset += len(values)
-    batches = foreign.assert_all_read(data + data[:50])
+    batches = foreign.assert_all_read(data + data[:70])
     assert sum(len(batch.records) for batch in batches) == offset
 
 
