@@ -84,6 +84,9 @@ class Agent(Protocol):
             When it wants to be called again even if nothing happens (monotonic ms), or None.
         """
 
+    def on_client_ended(self, error: RinglogError) -> None:
+        """The IO thread ends with `error`: end whatever is open. The last call."""
+
 
 class _Wire:
     """The sockets of one open connection."""
@@ -106,6 +109,14 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+def forked_error() -> ClientForked:
+    """What every call in the child of a fork raises."""
+    return ClientForked(
+        "this object was used before the fork and belongs to the parent process",
+        hint="make a new one in the child",
+    )
+
+
 def monotonic_ms() -> int:
     """The clock of every deadline, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
@@ -123,7 +134,8 @@ class Client:
         self._inbox: deque[Callable[[int], None]] = deque()
         self._asleep = False
         self._stopping = False
-        self._forked = False
+        self.forked = False
+        """Whether this is a child's copy of what the parent uses."""
         self._failure: RinglogError | None = None
         self._start_lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -139,7 +151,7 @@ class Client:
         Raises:
             ClientClosed, ClientForked, or the error that stopped the IO thread.
         """
-        if self._thread is None or self._failure is not None or self._forked:
+        if self._thread is None or self._failure is not None or self.forked:
             self._start()
         self._inbox.append(fn)
         if self._asleep:
@@ -195,8 +207,9 @@ class Client:
             )
 
     def attach(self, agent: Agent) -> None:
-        """Drive `agent` from now on."""
-        self.post(lambda _now_ms: self._agents.append(agent))
+        """Drive `agent` from the first call on; before that call only."""
+        assert self._thread is None, "agents are attached before the thread runs"
+        self._agents.append(agent)
 
     def close(self, timeout: float | None = None) -> None:
         """Stop the thread; everything still open is answered with ClientClosed. Idempotent."""
@@ -204,7 +217,7 @@ class Client:
             thread = self._thread
             if thread is None and self._failure is None:
                 self._failure = ClientClosed("the client is closed", hint="make a new one")
-        if thread is None or self._forked:
+        if thread is None or self.forked:
             return
         self._stopping = True
         self._wake()
@@ -214,15 +227,12 @@ class Client:
     def on_forked(self) -> None:
         """In the child: leave everything to the parent, unless nothing was started."""
         self._start_lock = threading.Lock()
-        self._forked = self._thread is not None
+        self.forked = self._thread is not None
 
     def _start(self) -> None:
         with self._start_lock:
-            if self._forked:
-                raise ClientForked(
-                    "this object was used before the fork and belongs to the parent process",
-                    hint="make a new one in the child",
-                )
+            if self.forked:
+                raise forked_error()
             if self._failure is not None:
                 raise self._failure
             if self._thread is None:
@@ -400,6 +410,8 @@ class Client:
         self._failure = error
         self.session.close(error)
         self._refuse_inbox()
+        for agent in self._agents:
+            agent.on_client_ended(error)
         for address in list(self._wires):
             self._drop(address, CLOSE_LINGER_MS)
         self._refuse_inbox()

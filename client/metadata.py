@@ -46,13 +46,14 @@ class BrokerView(NamedTuple):
 class MetadataCache:
     """The newest metadata. One thread owns it; views it hands out are immutable."""
 
-    __slots__ = ("_brokers", "_topics", "cluster_id", "controller_id")
+    __slots__ = ("_brokers", "_missing", "_topics", "cluster_id", "controller_id")
 
     def __init__(self) -> None:
         self.cluster_id = ""
         self.controller_id = -1
         self._brokers: dict[int, BrokerView] = {}
         self._topics: dict[str, TopicView] = {}
+        self._missing: dict[str, ErrorInfo] = {}
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
@@ -72,6 +73,10 @@ class MetadataCache:
     def topic(self, name: str) -> TopicView | None:
         """A topic, when known."""
         return self._topics.get(name)
+
+    def missing(self, name: str) -> ErrorInfo | None:
+        """What the newest answer said about a topic that does not exist; None: it may exist."""
+        return self._missing.get(name)
 
     def leader(self, topic: str, partition: int) -> int:
         """Broker id of a partition's leader, or NO_LEADER when unknown."""
@@ -100,7 +105,9 @@ class MetadataCache:
         if topic.error is not None:
             if topic.error.code == ErrorCode.UNKNOWN_TOPIC:
                 self.forget(topic.name)
+                self._missing[topic.name] = topic.error
             return
+        self._missing.pop(topic.name, None)
         old = self._topics.get(topic.name)
         same = old is not None and old.topic_uuid == topic.topic_uuid
         before = old.partitions if old is not None and same else ()
