@@ -27,6 +27,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -139,6 +140,11 @@ class SparseIndex:
             return self._positions[i]
         i = bisect_right(self._positions, begin, 0, count)
         return self._positions[i] if i < count else None
+
+    def entries(self) -> Iterator[tuple[Offset, int]]:
+        """Yield offset and position of all entries, ascending."""
+        for offset, position in zip(self._offsets, self._positions, strict=False):
+            yield Offset(self.base_offset + offset), position
 
     def offset_behind(self, position: int) -> Offset | None:
         """Offset of the first entry behind byte `position`, or None."""

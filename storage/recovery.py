@@ -263,10 +263,12 @@ def _check_mark(
             first_offset=min(found.end_offset, position.offset),
             end_offset=position.offset,
         )
+    last = found.segments[-1]
+    is_missing = mark.segment_base == found.end_offset and found.end_offset not in found.file_sizes
     raise DamagedLog(
-        found.fault or "the log ends here",
-        path=f"{directory}/{segment_name(found.segments[-1].base_offset)}",
-        position=found.segments[-1].size_bytes,
+        "the segment is missing" if is_missing else found.fault or "the log ends here",
+        path=f"{directory}/{segment_name(found.end_offset if is_missing else last.base_offset)}",
+        position=0 if is_missing else last.size_bytes,
         first_offset=found.end_offset,
         end_offset=max(position.offset, found.end_offset),
     )

@@ -74,8 +74,8 @@ class Model:
     older: list[tuple[Entry, ...]] = field(default_factory=list)
     acked: Position = LOG_BEGIN
     written: Position = LOG_BEGIN
-    log_start: Offset = Offset(0)
-    settled_start: Offset = Offset(0)
+    log_start: Offset = LOG_BEGIN.offset
+    settled_start: Offset = LOG_BEGIN.offset
     is_made: bool = False
 
     @property
