@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ringlog.client.admin import Admin
+    from ringlog.client.consumer import Consumer
     from ringlog.client.delivery import Delivery, RecordMetadata
     from ringlog.client.errors import RinglogError
     from ringlog.client.producer import BatchProducer
+    from ringlog.client.record import Record
     from ringlog.storage.types import TopicPartition
 
 __all__ = [
     "Admin",
     "BatchProducer",
+    "Consumer",
     "Delivery",
+    "Record",
     "RecordMetadata",
     "RinglogError",
     "TopicPartition",
@@ -34,6 +38,14 @@ def __getattr__(name: str) -> object:
             from ringlog.client import producer
 
             return producer.BatchProducer
+        case "Consumer":
+            from ringlog.client import consumer
+
+            return consumer.Consumer
+        case "Record":
+            from ringlog.client import record
+
+            return record.Record
         case "Delivery" | "RecordMetadata":
             from ringlog.client import delivery
 
