@@ -152,7 +152,7 @@ class Batch(Completion):
         self.carrier: Request | None = None
         """The request that carries it, while `outstanding`."""
         self.unknown = False
-        """Whether an attempt may have stored it, as far as answers tell."""
+        """Whether an attempt left and got no answer: it may be stored, now or later."""
         self.last_error: RinglogError | None = None
         self.timer: TimedCall | None = None
         """Ends it at its deadline."""

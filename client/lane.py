@@ -9,7 +9,8 @@ Invariants:
     L1  open, queue and in_flight hold the partition's unfinished batches in the order opened.
     L2  In flight, sequences follow one another without a gap, in order, under one epoch; a batch
         keeps its sequence over all its attempts under that epoch.
-    L3  A batch gets another sequence only when the broker has said that it is not stored.
+    L3  A batch gets another sequence only when each of its attempts was answered, and refused: a
+        lost one may still arrive.
     L4  A new epoch begins at sequence 0, and only when nothing in flight is in doubt.
 
 Source: KIP-98 (sequences), KIP-360 (an epoch is bumped by the client).
@@ -39,6 +40,7 @@ class Lane:
         "open",
         "partition",
         "producer_id",
+        "proven_ms",
         "queue",
         "refused_by",
         "topic",
@@ -55,6 +57,8 @@ class Lane:
         self.next_sequence = 0
         self.new_epoch = False
         """A sequence was used up by a batch that ended badly: go on under a new epoch."""
+        self.proven_ms: int | None = None
+        """When a batch under this producer id was last acknowledged by this log, if ever."""
         self.failures = 0
         """Failed attempts in a row; the pause before the next one grows with it."""
         self.not_before_ms = 0
@@ -91,6 +95,7 @@ class Lane:
         """Begin under a producer id; what is in flight is numbered anew (L3 is the caller's)."""
         self.producer_id = producer_id
         self.epoch = epoch
+        self.proven_ms = None
         self._restart()
 
     def bump_epoch(self) -> bool:

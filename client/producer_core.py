@@ -36,6 +36,7 @@ from ringlog.client.errors import (
     ProducerFenced,
     RequestTimedOut,
     RinglogError,
+    StaleTopic,
     StorageFailed,
     error_from,
 )
@@ -60,6 +61,10 @@ from ringlog.storage.types import NO_PRODUCER_ID
 
 EMPTY_SLOT_GRACE_MS = 100
 """After this long a slot that was taken and not written is left out of its batch."""
+
+PROOF_MS = 60_000
+"""For this long after an acknowledgement a log is trusted to remember the producer. It forgets by
+count, when thousands of other producers have written since."""
 
 REQUEST_BYTES = 8 * 1024 * 1024
 """Batches are put into one request up to this size, and one always."""
@@ -177,7 +182,7 @@ class ProducerCore:
                     self._want_metadata(lane)
                 self._failed(lane, batch, answer.error, produce.broker_id, now_ms)
             elif self._config.wire_acks == 0:
-                self._stored(lane, batch, -1)
+                self._stored(lane, batch, -1, now_ms)
             elif index >= len(results):
                 batch.unknown = True
                 error = InternalError("the broker's answer leaves out a batch")
@@ -185,7 +190,7 @@ class ProducerCore:
             elif (info := results[index].error) is not None:
                 self._failed(lane, batch, error_from(info), produce.broker_id, now_ms)
             else:
-                self._stored(lane, batch, results[index].base_offset)
+                self._stored(lane, batch, results[index].base_offset, now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When `on_deadline` wants to be called."""
@@ -256,10 +261,11 @@ class ProducerCore:
         if lane.draining or not self._has_identity(lane):
             return []
         sending: list[Batch] = []
+        limit = self._in_flight_limit(lane, now_ms)
         if lane.must_resend:
             # No more than a broker remembers: a split may have made more.
-            sending += lane.in_flight[: self._config.in_flight]
-        while not lane.new_epoch and len(lane.in_flight) < self._config.in_flight:
+            sending += lane.in_flight[:limit]
+        while not lane.new_epoch and len(lane.in_flight) < limit:
             batch = self._next_batch(lane, now_ms, wall_ms)
             if batch is None:
                 break
@@ -267,6 +273,14 @@ class ProducerCore:
             lane.number(batch)
             sending.append(batch)
         return sending
+
+    def _in_flight_limit(self, lane: Lane, now_ms: int) -> int:
+        if not self._config.idempotent:
+            return self._config.in_flight
+        # A log that does not know the producer takes any first sequence: the second batch, too,
+        # should the first be refused. So the first one goes alone until it is acknowledged.
+        known = lane.proven_ms is not None and now_ms - lane.proven_ms < PROOF_MS
+        return self._config.in_flight if known else 1
 
     def _has_identity(self, lane: Lane) -> bool:
         """Settle under which producer id and epoch the lane goes on; False: wait for an id."""
@@ -363,7 +377,8 @@ class ProducerCore:
 
     # -- outcomes ---------------------------------------------------------------------------
 
-    def _stored(self, lane: Lane, batch: Batch, base_offset: int) -> None:
+    def _stored(self, lane: Lane, batch: Batch, base_offset: int, now_ms: int) -> None:
+        lane.proven_ms = now_ms
         lane.in_flight.remove(batch)
         lane.failures = 0
         lane.not_before_ms = 0
@@ -376,17 +391,22 @@ class ProducerCore:
         if isinstance(error, _UNKNOWN_OUTCOME):
             batch.unknown = True
         if isinstance(error, OutOfOrderSequence) and self._config.idempotent:
-            # The broker remembers no batch with these sequences and has another one next: this
-            # batch is not stored, whatever became of earlier attempts.
-            batch.unknown = False
-            if batch is lane.in_flight[0]:
-                # Nothing of ours is missing before it, so the numbers themselves are off.
-                lane.new_epoch = True
+            # Before the first in flight nothing of ours is missing: the numbers themselves are
+            # off. Behind another one it only has to wait for that one.
+            lane.new_epoch = lane.new_epoch or batch is lane.in_flight[0]
+            if lane.new_epoch and batch.unknown:
+                # It cannot be stored under its number now, nor safely under another: an attempt
+                # that got lost may still arrive.
+                self._end(lane, batch, error)
+            elif lane.new_epoch:
                 self._pause(lane, error, now_ms)
         elif isinstance(error, BatchTooLarge) and self._split(lane, batch):
             return
         elif error.retriable:
             lane.refused_by = broker_id
+            if isinstance(error, StaleTopic):
+                # A topic made anew knows nobody.
+                lane.proven_ms = None
             if isinstance(error, BrokerError) and error.refresh_metadata:
                 self._want_metadata(lane)
             self._pause(lane, error, now_ms)

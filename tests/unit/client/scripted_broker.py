@@ -1,0 +1,155 @@
+"""A broker of one thread that keeps records in memory, and misbehaves as told.
+
+For tests of the network edge only: what it decides, the real broker decides elsewhere.
+"""
+
+import threading
+from collections.abc import Callable
+
+import zmq
+
+from ringlog.client import wire
+from ringlog.client.errors import BrokerError, ErrorInfo
+from ringlog.client.messages import (
+    APIS,
+    ApiKey,
+    ApiVersions,
+    BrokerEndpoint,
+    CreateTopicResponse,
+    Done,
+    InitProducerIdResponse,
+    Message,
+    MetadataResponse,
+    PartitionMetadata,
+    ProduceResponse,
+    ProduceResult,
+    TopicMetadata,
+    VersionsResponse,
+)
+from ringlog.client.wire import RequestHeader
+from ringlog.storage.record_batch import check_batch
+from ringlog.storage.record_codec import Record, decode_records
+
+Script = Callable[[RequestHeader, int], object]
+"""(request, how many of its api came before) -> "drop", an error, a body, or None for normal."""
+
+
+class ScriptedBroker:
+    """Serves topic -> number of partitions on a port of its own until closed."""
+
+    def __init__(self, topics: dict[str, int], *, broker_id: int = 1, port: int = 0) -> None:
+        self.topics = topics
+        self.broker_id = broker_id
+        self.script: Script = lambda _request, _count: None
+        self.seen: list[ApiKey] = []
+        self.logs: dict[tuple[str, int], list[Record]] = {}
+        self.version = "0.1.0"
+        self.apis = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
+        self._context = zmq.Context()
+        self._router = self._context.socket(zmq.ROUTER)
+        self._router.setsockopt(zmq.LINGER, 0)
+        if port:
+            self._router.bind(f"tcp://127.0.0.1:{port}")
+            self.port = port
+        else:
+            self.port = self._router.bind_to_random_port("tcp://127.0.0.1")
+        self._stop_in = self._context.socket(zmq.PAIR)
+        self._stop_in.bind("inproc://stop")
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "ScriptedBroker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self._context.closed:
+            stop = self._context.socket(zmq.PAIR)
+            stop.connect("inproc://stop")
+            stop.send(b"")
+            self._thread.join()
+            stop.close(linger=0)
+            self._context.term()
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        return [record.value for record in self.logs.get((topic, partition), [])]
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._router, zmq.POLLIN)
+        poller.register(self._stop_in, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll())
+            if self._stop_in in ready:
+                break
+            peer, header, *frames = self._router.recv_multipart()
+            self._serve(peer, wire.decode_request(header), frames)
+        self._router.close()
+        self._stop_in.close()
+
+    def _serve(self, peer: bytes, request: RequestHeader, frames: list[bytes]) -> None:
+        api = ApiKey(request.api_key)
+        answer = self.script(request, self.seen.count(api))
+        self.seen.append(api)
+        if answer == "drop":
+            return
+        error: ErrorInfo | None = None
+        if answer is None:
+            answer = self._normal(api, request, frames)
+        if answer is None:
+            return
+        if isinstance(answer, BrokerError):
+            error, answer = answer.info(), None
+        reply = wire.encode_response(request.correlation_id, error, answer)
+        self._router.send_multipart([peer, reply])
+
+    def _normal(self, api: ApiKey, request: RequestHeader, frames: list[bytes]) -> Message | None:
+        import msgspec
+
+        body = msgspec.msgpack.decode(request.body, type=APIS[api].request)
+        match api:
+            case ApiKey.VERSIONS:
+                rows = [ApiVersions(key, *versions) for key, versions in self.apis.items()]
+                return VersionsResponse(
+                    "cluster", self.broker_id, self.version, rows, 10 << 20, 1024, 0
+                )
+            case ApiKey.METADATA:
+                return self.metadata(body.topics)  # type: ignore[attr-defined]  # typed by the api
+            case ApiKey.INIT_PRODUCER_ID:
+                return InitProducerIdResponse(1000 + self.seen.count(api), 0)
+            case ApiKey.PRODUCE:
+                return self._produce(body, frames)
+            case ApiKey.CREATE_TOPIC:
+                return CreateTopicResponse(b"u" * 16)
+            case _:
+                return Done()
+
+    def metadata(self, names: list[str] | None) -> MetadataResponse:
+        rows = []
+        for name in self.topics if names is None else names:
+            if name in self.topics:
+                parts = [
+                    PartitionMetadata(index, self.broker_id, 1, [self.broker_id])
+                    for index in range(self.topics[name])
+                ]
+                rows.append(TopicMetadata(name, b"u" * 16, parts))
+            else:
+                info = ErrorInfo(4, f"topic {name!r} does not exist", "create it")
+                rows.append(TopicMetadata(name, b"", [], info))
+        endpoint = BrokerEndpoint(self.broker_id, self.address)
+        return MetadataResponse("cluster", self.broker_id, [endpoint], rows)
+
+    def _produce(self, body: object, frames: list[bytes]) -> ProduceResponse | None:
+        results = []
+        for row, frame in zip(body.partitions, frames, strict=True):  # type: ignore[attr-defined]
+            check_batch(frame, max_bytes=10 << 20)
+            log = self.logs.setdefault((row.topic, row.partition), [])
+            results.append(ProduceResult(len(log), 0))
+            log.extend(decode_records(frame))
+        return ProduceResponse(results) if body.acks else None  # type: ignore[attr-defined]
