@@ -1,0 +1,151 @@
+"""`ringlog consume`: records of a topic to standard output.
+
+Owns where it starts, when it ends and how a record is printed. Must not know fetching.
+
+Invariants:
+    CO1 Unless standard output is a terminal, `--format value` writes each value as it is and one
+        delimiter behind it.
+    CO2 `--until-end` ends when each partition's position reaches the log end it had at the
+        start; with nothing to read, at once.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Callable
+
+import click
+
+from ringlog.client import Consumer, Record, TopicPartition
+from ringlog.client.errors import InvalidArgument
+from ringlog.tools.cli.exits import Exit
+from ringlog.tools.cli.options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, delimiter_from
+from ringlog.tools.cli.output import visible_bytes
+
+POLL_S = 0.5
+
+Write = Callable[[Record], bytes]
+
+
+@click.command(name="consume")
+@click.argument("topic")
+@click.option("--from-beginning", is_flag=True, help="Start at the earliest offset, not the end.")
+@click.option("--partition", type=int, help="Read this partition only.")
+@click.option("--offset", type=int, help="Start there; needs --partition.")
+@click.option("--until-end", is_flag=True, help="End at the log end there was at the start.")
+@click.option("--max-records", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--print-key", is_flag=True, help="Print the key and --key-separator before a value.")
+@click.option("--key-separator", default=":", show_default=True)
+@click.option("--delimiter", default="\\n", show_default=True, help="What ends a record.")
+@click.option(
+    "--format", "form", type=click.Choice(["value", "json"]), default="value", show_default=True
+)
+@bootstrap_option
+def command(  # noqa: PLR0913  one parameter per option
+    topic: str,
+    partition: int | None,
+    offset: int | None,
+    max_records: int | None,
+    key_separator: str,
+    delimiter: str,
+    form: str,
+    bootstrap_servers: str | None,
+    *,
+    from_beginning: bool,
+    until_end: bool,
+    print_key: bool,
+) -> int:
+    """Write the records of TOPIC to standard output, bytes kept.
+
+    Example: ringlog consume orders --from-beginning --until-end > orders.log
+    """
+    if offset is not None and (partition is None or from_beginning):
+        raise InvalidArgument(
+            "--offset needs --partition and excludes --from-beginning",
+            hint="for example --partition 0 --offset 100",
+        )
+    end = delimiter_from(delimiter)
+    separator = delimiter_from(key_separator, "--key-separator") if print_key else None
+    with Consumer(
+        bootstrap_servers=bootstrap_servers,
+        client_id="ringlog-consume",
+        auto_offset_reset="earliest" if from_beginning or offset is not None else "latest",
+        bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
+    ) as consumer:
+        consumer.subscribe(topic)
+        if partition is not None:
+            consumer.assign([TopicPartition(topic, partition)])
+            if offset is not None:
+                consumer.seek(topic, partition, offset)
+        write = _json_writer() if form == "json" else _value_writer(end, separator)
+        try:
+            _copy(consumer, write, max_records, until_end=until_end)
+        finally:
+            sys.stdout.buffer.flush()
+    return Exit.DONE
+
+
+def _copy(consumer: Consumer, write: Write, max_records: int | None, *, until_end: bool) -> None:
+    ends = consumer.end_offsets(consumer.assignment) if until_end else {}
+    written = 0
+    while not until_end or _open_partitions(consumer, ends):
+        left = 500 if max_records is None else min(500, max_records - written)
+        records = consumer.poll(POLL_S, left)
+        for record in records:
+            limit = ends.get(TopicPartition(record.topic, record.partition))
+            if limit is None or record.offset < limit:
+                sys.stdout.buffer.write(write(record))
+                written += 1
+        if not until_end:
+            # Somebody watches: show what came before waiting for more.
+            sys.stdout.buffer.flush()
+        if written == max_records:
+            return
+
+
+def _open_partitions(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    """Forget partitions that reached their end; whether any is left."""
+    for partition in [one for one, end in ends.items() if consumer.position(*one) >= end]:
+        consumer.pause(partition)
+        del ends[partition]
+    return bool(ends)
+
+
+def _value_writer(end: bytes, separator: bytes | None) -> Write:
+    shown: Callable[[bytes], bytes] = visible_bytes if sys.stdout.isatty() else bytes
+
+    def write(record: Record) -> bytes:
+        value = shown(record.value or b"")
+        if separator is None:
+            return value + end
+        return shown(record.key or b"") + separator + value + end
+
+    return write
+
+
+def _json_writer() -> Write:
+    def write(record: Record) -> bytes:
+        row: dict[str, object] = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            **_json_field("key", record.key),
+            **_json_field("value", record.value),
+            "headers": [
+                {"name": name, **_json_field("value", value)} for name, value in record.headers
+            ],
+        }
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+    return write
+
+
+def _json_field(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Text where the bytes are UTF-8, else base64 under another name."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
