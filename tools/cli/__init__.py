@@ -45,6 +45,14 @@ class _Lazy(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader has seen enough (`| head`): nothing to report, nobody to report to.
+            _silence_stdout()
+            return Exit.DONE
+
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ringlog")
@@ -61,10 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return Exit.USAGE
-    except BrokenPipeError:
-        # The reader has seen enough (`| head`): nothing to report, and nobody to report to.
-        _silence_stdout()
-        return Exit.DONE
     # The end of every command: any error becomes one line and a code.
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("RINGLOG_DEBUG") and not isinstance(error, KeyboardInterrupt):
