@@ -192,8 +192,11 @@ prepare_environment() {
         "run: git config core.symlinks true && git checkout -- ringlog (on Windows use WSL)"
     choose_scratch
     make_environment
+    local named="${RINGLOG_VENV:-}"
+    # The broker refuses variables with its prefix that are no settings.
+    unset RINGLOG_VENV RINGLOG_PYTHON
     # An environment that the caller names and that has ringlog already is used as it is.
-    [ -z "${RINGLOG_VENV:-}" ] || [ ! -x "$VENV/bin/ringlog" ] || return 0
+    [ -z "$named" ] || [ ! -x "$VENV/bin/ringlog" ] || return 0
     stamp="$VENV/ringlog-installed"
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(installation_stamp test)" ]; then
         return 0
