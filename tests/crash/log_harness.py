@@ -5,11 +5,14 @@ appended, in order, and the versions that a truncation not yet on disk has left 
 """
 
 import random
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from ringlog.storage.crash_images import CrashMode
 from ringlog.storage.durable_marks import DurableMarks
+from ringlog.storage.errors import DiskFull
 from ringlog.storage.log import PartitionLog
 from ringlog.storage.log_config import LogConfig
 from ringlog.storage.log_job import LogJob
@@ -20,6 +23,7 @@ from ringlog.storage.record_batch import BatchHeader, assign, read_header
 from ringlog.storage.record_codec import decode_records, encode_batch
 from ringlog.storage.recovery import OpenedLog, create_partition, open_partition_log
 from ringlog.storage.simulated_files import SimulatedDisk
+from ringlog.storage.start_state import StartState
 from ringlog.storage.types import LOG_BEGIN, LeaderEpoch, Offset, Position, ProducerId
 from ringlog.storage.voters import decode_voters, encode_voters
 
@@ -43,23 +47,22 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What a crash at this moment may leave."""
+class Version:
+    """One log that a crash may leave, or any shorter one down to what was acknowledged of it."""
 
-    versions: tuple[tuple[Entry, ...], ...]
-    """Entries of the log now, then of what truncations may not have cut on disk yet."""
+    origin: StartState
+    entries: tuple[Entry, ...]
     acked: Position
-    """Lowest log end that recovery may give."""
     written: Position
-    """The same after a kill, when the page cache survives."""
+    """As `acked`, after a kill, when the page cache survives."""
     lowest_start: Offset
     highest_start: Offset
-    is_made: bool
 
 
-def replay(entries: tuple[Entry, ...] | list[Entry]) -> TableSnapshot:
+def replay(origin: StartState, entries: Iterable[Entry]) -> TableSnapshot:
     """The producer table that the entries give, all of them noted in order."""
     table = ProducerTable()
+    table.restore(origin.producers)
     for entry in entries:
         if entry.header is not None:
             table.note(entry.header, entry.begin.offset)
@@ -70,32 +73,46 @@ def replay(entries: tuple[Entry, ...] | list[Entry]) -> TableSnapshot:
 class Model:
     """The log as a list."""
 
+    origin: StartState = field(default_factory=lambda: StartState(configuration=FIRST_VOTERS))
     entries: list[Entry] = field(default_factory=list)
-    older: list[tuple[Entry, ...]] = field(default_factory=list)
+    older: list[Version] = field(default_factory=list)
     acked: Position = LOG_BEGIN
     written: Position = LOG_BEGIN
     log_start: Offset = LOG_BEGIN.offset
     settled_start: Offset = LOG_BEGIN.offset
-    is_made: bool = False
 
     @property
     def end(self) -> Position:
-        return self.entries[-1].end if self.entries else LOG_BEGIN
+        return self.entries[-1].end if self.entries else self.origin.base
 
-    def expected(self) -> Expected:
-        return Expected(
-            (tuple(self.entries), *self.older), self.acked, self.written, self.settled_start,
-            self.log_start, self.is_made,
+    def version(self) -> Version:
+        return Version(
+            self.origin, tuple(self.entries), self.acked, self.written, self.settled_start,
+            self.log_start,
         )  # fmt: skip
 
+    def versions(self) -> tuple[Version, ...]:
+        """The log now, then what truncations and resets may not have cut on disk yet."""
+        return (self.version(), *self.older)
+
     def truncate(self, position: Position) -> None:
-        self.older.append(tuple(self.entries))
-        self.entries = [entry for entry in self.entries if entry.end <= position]
         self.acked = min(self.acked, position)
         self.written = min(self.written, position)
+        self.older = [
+            replace(old, acked=min(old.acked, position), written=min(old.written, position))
+            for old in self.older
+        ]
+        self.older.append(self.version())
+        self.entries = [entry for entry in self.entries if entry.end <= position]
+
+    def reset(self, start: StartState) -> None:
+        self.older.append(self.version())
+        self.origin, self.entries = start, []
+        self.acked = self.written = start.base
+        self.log_start = self.settled_start = start.log_start
 
     def edges(self) -> list[Position]:
-        return [LOG_BEGIN] + [entry.end for entry in self.entries]
+        return [self.origin.base] + [entry.end for entry in self.entries]
 
 
 class Harness:
@@ -111,6 +128,10 @@ class Harness:
         self.job: LogJob | None = None
         self._job_state = 0
         self._job_start = Offset(0)
+        self.seen: Counter[str] = Counter()
+        """Kinds of steps that jobs have run."""
+        self.full = 0
+        """How often the disk was full."""
         self.marks: DurableMarks
         self.log: PartitionLog
 
@@ -118,7 +139,6 @@ class Harness:
         """Make the partition if it is not there, and open it."""
         self.marks, opened = open_on(self.disk, self.config, now_ms=self.now_ms)
         self.log = opened.log
-        self.model.is_made = True
         self.job = None
         return opened
 
@@ -170,11 +190,35 @@ class Harness:
         self.log.move_log_start(offset)
         self.model.log_start = max(self.model.log_start, offset)
 
+    def reset(self, ahead: int, own: int, inside: int) -> None:
+        """Take the log of a leader that begins `ahead` offsets behind the end of this one."""
+        end = self.model.end
+        base = Position(Offset(end.offset + ahead), end.own + own)
+        start = StartState(
+            base_offset=base.offset,
+            base_own=base.own,
+            term_before=LeaderEpoch(self.term + 1),
+            configuration=("a", "z"),
+            producers=replay(self.model.origin, self.model.entries),
+            log_start=Offset(base.offset + inside),
+        )
+        self.log.reset(start, now_ms=self.now_ms)
+        self.model.reset(start)
+        self.term = start.term_before
+
     def advance_job(self) -> None:
-        """Do the next part of the job in flight, or take one."""
+        """Do the next part of the job in flight, or take one; a full disk is tried again."""
+        try:
+            self._advance_job()
+        except DiskFull:
+            self.full += 1
+
+    def _advance_job(self) -> None:
         if self.job is None:
             self.job, self._job_state = self.log.take_job(), 0
             self._job_start = self.model.log_start
+            if self.job is not None:
+                self.seen.update(type(step).__name__ for step in self.job.steps)
         elif self._job_state == 0:
             self.job.write()
             self._job_state = 1
@@ -189,19 +233,19 @@ class Harness:
         assert self.job is not None
         job, self.job = self.job, None
         self.log.on_job_done(job)
-        self.model.settled_start = self._job_start
         if job.truncations == self.log.truncations:
             self.model.older.clear()
-        self.model.written = self.log.written
-        self.model.acked = self.log.durable
+            self.model.settled_start = self._job_start
+            self.model.written = self.log.written
+            self.model.acked = self.log.durable
 
     def write_only(self) -> None:
         """A job of a weak flush policy: written, never flushed."""
         self.drain()
-        self.job = self.log.take_job()
+        self.advance_job()
+        while self.job is not None and self._job_state == 0:
+            self.advance_job()
         if self.job is not None:
-            self._job_start = self.model.log_start
-            self.job.write()
             self._finish()
 
     def drain(self) -> None:
@@ -227,16 +271,16 @@ class Harness:
 
     def take_over(self, opened: OpenedLog, marks: DurableMarks, disk: SimulatedDisk) -> None:
         """Go on with a log that was recovered from a crash of this one, as `check` found it."""
-        version = check(opened.log, self.model.expected())
+        version = check(opened.log, self.model.versions())
         self.disk, self.marks, self.log = disk, marks, opened.log
         end = opened.log.end
         self.model = Model(
-            entries=[entry for entry in version if entry.end <= end],
+            origin=version.origin,
+            entries=[entry for entry in version.entries if entry.end <= end],
             acked=end,
             written=end,
             log_start=opened.log.log_start,
             settled_start=opened.log.log_start,
-            is_made=True,
         )
         self.term = opened.log.raft_log.last_term
         self.sequences.clear()
@@ -270,46 +314,54 @@ def read_all(log: PartitionLog, begin: Offset, max_bytes: int = 300) -> bytes:
     return b"".join(parts)
 
 
-def check(log: PartitionLog, expected: Expected, *, killed: bool = False) -> tuple[Entry, ...]:
+def check(log: PartitionLog, versions: tuple[Version, ...], *, killed: bool = False) -> Version:
     """Assert that `log` is one that a crash may leave; return the version that it is of."""
-    lowest = expected.written if killed else expected.acked
-    assert log.end >= lowest, f"acknowledged entries are missing: {log.end} < {lowest}"
-    assert expected.lowest_start <= log.log_start <= expected.highest_start
     assert log.end == log.durable == log.written
     data = read_all(log, log.base.offset)
     own = list(log.raft_log.entries)
-    for version in expected.versions:
-        kept = [entry for entry in version if entry.end <= log.end]
-        end = kept[-1].end if kept else LOG_BEGIN
+    failure = AssertionError(f"{log.end} is no prefix of what was appended: {own} {data!r}")
+    for version in versions:
+        kept = [entry for entry in version.entries if entry.end <= log.end]
+        end = kept[-1].end if kept else version.origin.base
         upper = [e for e in kept if e.begin.offset >= log.base.offset]
         if (
             end == log.end
+            and log.base >= version.origin.base
             and b"".join(e.data for e in upper if e.own is None) == data
             and [e.own for e in upper if e.own is not None] == own
         ):
-            check_state(log, kept)
-            current = [e for e in expected.versions[0] if e.end <= lowest]
-            assert kept[: len(current)] == current, "acknowledged entries were replaced"
-            return version
-    raise AssertionError(f"{log.end} is no prefix of what was appended: {own} {data!r}")
+            try:
+                check_version(log, version, kept, versions[0], killed=killed)
+            except AssertionError as error:
+                # Another version may begin alike.
+                failure = error
+            else:
+                return version
+    raise failure
 
 
-def check_state(log: PartitionLog, kept: list[Entry]) -> None:
-    """Producers, base and start-state are those of the entries `kept`."""
-    assert log.producers.snapshot() == replay(kept)
+def check_version(
+    log: PartitionLog, version: Version, kept: list[Entry], current: Version, *, killed: bool
+) -> None:
+    """Nothing acknowledged is missing or replaced; everything derived fits the entries `kept`."""
+    lowest = version.written if killed else version.acked
+    assert log.end >= lowest, f"acknowledged entries are missing: {log.end} < {lowest}"
+    assert version.lowest_start <= log.log_start <= version.highest_start
+    if version.origin == current.origin:
+        acked = [entry for entry in current.entries if entry.end <= lowest]
+        assert kept[: len(acked)] == acked, "acknowledged entries were replaced"
+    origin = version.origin
+    assert log.producers.snapshot() == replay(origin, kept)
     lower = [entry for entry in kept if entry.begin.offset < log.base.offset]
-    assert log.base.own == sum(entry.own is not None for entry in lower)
+    owns = [entry.own for entry in lower if entry.own is not None]
+    assert log.base.own == origin.base_own + len(owns)
     start = log.start_state
     assert start is not None
     assert start.log_start == log.log_start
-    assert start.producers == replay(lower)
-    assert start.term_before == max([e.own.term for e in lower if e.own is not None], default=0)
-    voters = [
-        decode_voters(entry.own.body)
-        for entry in lower
-        if entry.own is not None and entry.own.kind is EntryKind.CONFIGURATION
-    ]
-    assert start.configuration == (voters[-1] if voters else FIRST_VOTERS)
+    assert start.producers == replay(origin, lower)
+    assert start.term_before == (owns[-1].term if owns else origin.term_before)
+    voters = [decode_voters(own.body) for own in owns if own.kind is EntryKind.CONFIGURATION]
+    assert start.configuration == (voters[-1] if voters else origin.configuration)
 
 
 def check_by_time(log: PartitionLog, entries: list[Entry], time_ms: int) -> None:
@@ -343,13 +395,10 @@ def random_step(harness: Harness, rng: random.Random) -> None:
     elif roll < 0.88:
         harness.write_only()
     elif roll < 0.92:
-        # a committed entry is never cut: half of the time nothing acked goes
-        edges = (
-            [edge for edge in model.edges() if edge >= model.acked]
-            if rng.random() < 0.5
-            else (model.edges()[-8:])
-        )
-        harness.truncate(rng.choice(edges))
+        # What is committed is never cut; what is only acked here may be.
+        harness.truncate(rng.choice(model.edges()[-8:]))
+    elif roll < 0.925:
+        harness.reset(rng.randrange(4), rng.randrange(3), rng.choice([0, 0, 2]))
     elif roll < 0.97:
         lowest, highest = model.log_start, model.acked.offset
         if lowest < highest:

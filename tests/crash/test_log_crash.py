@@ -40,7 +40,7 @@ def recover_and_check(
     image: SimulatedDisk, harness: Harness, rng: random.Random, *, killed: bool
 ) -> None:
     """Recover; crash again, losing all that is unflushed; recover: the same log, all of it."""
-    expected = harness.model.expected()
+    expected = harness.model.versions()
     _marks, opened = open_on(image)
     check(opened.log, expected, killed=killed)
     first = opened.log
@@ -63,10 +63,11 @@ def crash_in_recovery(
     with pytest.raises(SimulatedCrash):
         open_on(image)
     _marks, opened = open_on(image.crash(rng, rng.choice([KILL, POWER_CUT, LOSE_ALL])))
-    check(opened.log, harness.model.expected())
+    check(opened.log, harness.model.versions())
 
 
-def run_script(seed: int, steps: int) -> int:
+def run_script(seed: int, steps: int) -> tuple[int, set[str]]:
+    """Live `steps` steps, cut at every call; return the number of cuts and the kinds of steps."""
     rng, crash_rng = random.Random(seed), random.Random(seed + 1)
     disk = WatchedDisk()
     harness = Harness(disk)
@@ -92,8 +93,51 @@ def run_script(seed: int, steps: int) -> int:
         random_step(harness, rng)
     harness.flush()
     cut_here()
-    return cuts
+    return cuts, set(harness.seen)
 
 
-def test_every_call_of_a_life_of_200_steps_may_be_the_last() -> None:
-    assert run_script(seed=1, steps=STEPS) > 1_000
+ALL_STEPS = {"WriteOwn", "WriteBatches", "Roll", "Truncate", "MoveLogStart", "Reset"}
+
+
+def test_every_call_of_two_lives_of_200_steps_may_be_the_last() -> None:
+    """Cut before each call, which is also after the one before it; with three kinds of crash."""
+    seen: set[str] = set()
+    for seed in (1, 3):
+        cuts, kinds = run_script(seed, STEPS)
+        assert cuts > 500
+        seen |= kinds
+    assert seen == ALL_STEPS
+
+
+@pytest.mark.long
+def test_every_call_of_60_lives_of_200_steps_may_be_the_last() -> None:
+    for seed in range(10, 70):
+        run_script(seed, STEPS)
+
+
+def test_a_recovery_may_be_cut_at_every_one_of_its_calls() -> None:
+    """And the recovery after that one again: what was acknowledged is there each time."""
+    harness = Harness(SimulatedDisk())
+    harness.start()
+    rng = random.Random(7)
+    for _step in range(150):
+        random_step(harness, rng)
+    for _turn in range(3):
+        harness.append(2, 1, 5, 200)
+        harness.append_own()
+    harness.drain()
+    harness.job = harness.log.take_job()
+    assert harness.job is not None
+    harness.job.write()
+    for mode, seed in ((KILL, 0), (POWER_CUT, 1), (POWER_CUT, 2), (POWER_CUT, 3)):
+        spare = harness.disk.image(random.Random(seed), mode)
+        open_on(spare)
+        for call in range(1, spare.call_count + 1):
+            for after in (False, True):
+                image = harness.disk.image(random.Random(seed), mode)
+                image.crash_at(call, after=after)
+                with pytest.raises(SimulatedCrash):
+                    open_on(image)
+                again = image.crash(random.Random(call), POWER_CUT)
+                _marks, opened = open_on(again)
+                check(opened.log, harness.model.versions())

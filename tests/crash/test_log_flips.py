@@ -90,7 +90,7 @@ def refused_by(disk: SimulatedDisk, harness: Harness) -> StorageError | None:
     """Open and read everything; return what refused it, or None when all of it came back."""
     try:
         _marks, opened = open_on(disk)
-        check(opened.log, harness.model.expected())
+        check(opened.log, harness.model.versions())
     except StorageError as error:
         return error
     return None
@@ -221,7 +221,7 @@ def cuts_after_kill(harness: Harness, name: str, position: int, image: Simulated
     except StorageError as error:
         assert_names_the_place(error, name, position)
         return
-    check(opened.log, harness.model.expected())
+    check(opened.log, harness.model.versions())
     assert opened.log.end < harness.model.end
     assert opened.report.cut_reason or opened.report.cut_bytes or opened.report.cut_own_entries
     assert any(note.startswith("cut ") for note in opened.report.notes())
