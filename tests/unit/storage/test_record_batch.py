@@ -155,8 +155,10 @@ def test_an_impossible_header_is_refused(position: int, written: bytes, text: st
 
 def test_a_batch_cut_short_is_refused() -> None:
     for length in range(len(GOLDEN)):
-        with pytest.raises(CorruptBatch, match="left"):
-            check_batch(GOLDEN[:length], max_bytes=LIMIT_BYTES)
+        for before in (b"", b"..."):
+            with pytest.raises(CorruptBatch, match=f"{length} (bytes )?are left") as caught:
+                check_batch(before + GOLDEN[:length], len(before), max_bytes=LIMIT_BYTES)
+            assert caught.value.position == len(before)
 
 
 def test_each_flipped_bit_behind_the_epoch_is_found() -> None:
