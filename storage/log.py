@@ -8,7 +8,8 @@ what has to be done there becomes the steps of a `LogJob`, which a worker runs.
     take_job -> LogJob -> (worker) write, sync, mark -> on_job_done -> written, durable
 
 Invariants:
-    L1  base.offset <= log_start, and base <= durable <= written <= end.
+    L1  base <= end, base.offset <= log_start, and durable <= written <= end. Where a move of the
+        log start commits before this replica has flushed, durable is below base for one job.
     L2  At most one job is in flight; its steps and the pending ones are all changes since.
     L3  A batch appended at offset o carries the term of the last own entry with offset <= o.
     L4  `written` and `durable` move down only by truncation or reset, and a job taken before

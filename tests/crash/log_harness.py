@@ -215,10 +215,7 @@ class Harness:
 
     def _advance_job(self) -> None:
         if self.job is None:
-            self.job, self._job_state = self.log.take_job(), 0
-            self._job_start = self.model.log_start
-            if self.job is not None:
-                self.seen.update(type(step).__name__ for step in self.job.steps)
+            self._take(flush=False)
         elif self._job_state == 0:
             self.job.write()
             self._job_state = 1
@@ -228,6 +225,12 @@ class Harness:
         else:
             self.job.mark()
             self._finish()
+
+    def _take(self, *, flush: bool) -> None:
+        self.job, self._job_state = self.log.take_job(flush=flush), 0
+        self._job_start = self.model.log_start
+        if self.job is not None:
+            self.seen.update(type(step).__name__ for step in self.job.steps)
 
     def _finish(self) -> None:
         assert self.job is not None
@@ -256,7 +259,7 @@ class Harness:
         """Group flush: everything pending is acked, and the marks of the last group flushed."""
         self.drain()
         self.marks.flush()
-        self.advance_job()
+        self._take(flush=True)
         self.drain()
 
     def restart_cleanly(self) -> OpenedLog:
