@@ -132,7 +132,7 @@ class RealFile:
         except OSError as error:
             raise translated("writing", self._handle.path, error) from error
         finally:
-            self._handle.dirty = True  # before unpin: an eviction must see it (R2)
+            self._handle.dirty = True  # before unpin: an eviction must see it (FD2)
             self._descriptors.unpin(self._handle)
 
     def sync(self) -> None:
