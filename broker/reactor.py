@@ -41,9 +41,6 @@ from ringlog.storage.types import Buffer
 MESSAGES_PER_TURN = 256
 SKIPPED_FRAMES_PER_TURN = 10_000
 SWEEP_INTERVAL_MS = 5
-LONGEST_POLL_MS = 3_600_000
-"""Poll takes a C int: a timer far away must not overflow it."""
-
 ZERO_COPY_BYTES = 64 << 10
 """From this size on a frame is neither copied in nor out."""
 
@@ -216,10 +213,11 @@ class Reactor:
             self._sweep_timer = self.call_at(self.monotonic_ms() + SWEEP_INTERVAL_MS, self._sweep)
 
     def _timeout_ms(self) -> int:
+        # Never far away, so that it fits poll's C int: silent connections are looked for often.
         deadline_ms = self._timers.next_deadline_ms()
         if deadline_ms is None:
             return -1
-        return min(max(0, deadline_ms - self.monotonic_ms()), LONGEST_POLL_MS)
+        return max(0, deadline_ms - self.monotonic_ms())
 
     def _sweep(self) -> None:
         self._sweep_timer = None

@@ -270,17 +270,13 @@ def connect(broker: Broker) -> socket.socket:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),  # a TLS hello
-        b"",
-        b"\xff",
-    ],
-    ids=["http", "tls", "nothing", "one byte"],
+    [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200), b"", b"\xff"],
+    ids=["a TLS hello", "nothing", "one byte"],
 )
 def test_a_stranger_is_hung_up_on_within_the_handshake_time(tmp_path: Path, text: bytes) -> None:
+    # Heartbeats, which would end it too, are a minute away.
     with (
-        serving(tmp_path, handshake_timeout_ms=200, heartbeat_interval_ms=100) as broker,
+        serving(tmp_path, handshake_timeout_ms=200, heartbeat_interval_ms=60_000) as broker,
         connect(broker) as stranger,
     ):
         stranger.sendall(text)
@@ -328,6 +324,7 @@ def test_nothing_is_left_of_a_flood_of_requests_from_many_peers(tmp_path: Path) 
             with broker.client() as client:
                 for _ in range(50):
                     client.request(ApiKey.PRODUCE, produce_nothing(), [b"x"])
+                client.receive()
         sessions = broker.server._reactor.sessions
         until(lambda: len(sessions) == 0 and len(broker.server._reactor.connections) == 0)
         assert sessions.outbound_bytes == 0

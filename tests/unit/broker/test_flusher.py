@@ -1,5 +1,6 @@
 """Group commit over a simulated disk: order, one flush for many, failures that end everything."""
 
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -238,15 +239,26 @@ def test_a_failed_flush_of_the_marks_is_fatal_in_the_next_round(bench: Bench) ->
     assert "failed a" in story
 
 
-def test_close_finishes_what_waits_and_flushes_the_last_marks(bench: Bench) -> None:
-    bench.submit(WriteJob(bench, "a", b"x"))
+def test_close_finishes_what_runs_and_what_waits_and_flushes_the_last_marks(bench: Bench) -> None:
+    under_way = threading.Event()
+    running, waiting = WriteJob(bench, "a", b"x"), WriteJob(bench, "b", b"x")
+
+    def until_close_begins() -> None:
+        under_way.set()
+        while not bench.flusher._closing:
+            pass
+
+    running.before_write = until_close_begins
     bench.flusher.start()
+    bench.submit(running)
+    assert under_way.wait(20)
+    bench.submit(waiting)
     bench.flusher.close()
     bench.flusher.close()
-    assert "marks flushed" in bench.story
-    assert "done a" in bench.story
-    bench.submit(WriteJob(bench, "b", b"x"))
-    assert bench.story[-1] == "failed b"
+    assert bench.story.index("done a") < bench.story.index("done b")
+    assert bench.story.count("marks flushed") == 2
+    bench.submit(WriteJob(bench, "c", b"x"))
+    assert bench.story[-1] == "failed c"
 
 
 def test_a_failed_flush_of_the_last_marks_is_heard_of_at_close(bench: Bench) -> None:

@@ -26,5 +26,24 @@ def test_a_limit_that_leaves_nothing_is_refused() -> None:
     assert "ulimit -n" in caught.value.hint
 
 
-def test_raising_the_limit_gives_the_one_in_force() -> None:
-    assert raise_file_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+@pytest.mark.parametrize(("refused", "expected"), [(None, 4096), (ValueError("not allowed"), 1024)])
+def test_the_limit_is_raised_as_far_as_allowed(
+    monkeypatch: pytest.MonkeyPatch, refused: Exception | None, expected: int
+) -> None:
+    asked = []
+
+    def set_limit(_which: int, limits: tuple[int, int]) -> None:
+        asked.append(limits)
+        if refused is not None:
+            raise refused
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    assert raise_file_limit() == expected
+    assert asked == [(4096, 4096)]
+
+
+def test_a_limit_that_is_at_its_highest_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (4096, 4096))
+    monkeypatch.setattr(resource, "setrlimit", None)
+    assert raise_file_limit() == 4096

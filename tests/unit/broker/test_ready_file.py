@@ -11,7 +11,9 @@ def test_it_holds_the_address_and_goes_away(tmp_path: Path) -> None:
     path = tmp_path / "ready"
     ready = ReadyFile(str(path))
     ready.withdraw()
+    (tmp_path / "ready.tmp").write_text("left by a crash, and longer than an address")
     ready.announce("127.0.0.1:12345")
+    assert path.read_text(encoding="utf-8") == "127.0.0.1:12345\n"
     ready.announce("127.0.0.1:1")
     assert path.read_text(encoding="utf-8") == "127.0.0.1:1\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["ready"]

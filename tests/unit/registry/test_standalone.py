@@ -123,29 +123,35 @@ def test_after_a_failed_flush_no_change_is_tried(disk: SimulatedDisk) -> None:
         registry.create_topic(topic("b"))
 
 
-def test_one_damaged_copy_is_repaired_and_two_are_refused(disk: SimulatedDisk) -> None:
+def test_one_damaged_copy_is_written_again_and_two_are_refused(disk: SimulatedDisk) -> None:
     opened(disk).create_topic(topic("a"))
-    disk.damage(FILE_NAME, 40, b"\x00")
-    registry = opened(disk)
-    assert set(registry.view().topics) == {"a"}
+    other_copy = disk.directory().open(FILE_NAME).size_bytes() // 2
     disk.damage(FILE_NAME, 40, b"\x00")
     assert set(opened(disk).view().topics) == {"a"}
-    size = disk.directory().open(FILE_NAME).size_bytes()
+    # Written again by that start: the other copy may go now.
+    disk.damage(FILE_NAME, other_copy + 40, b"\x00")
+    assert set(opened(disk).view().topics) == {"a"}
     disk.damage(FILE_NAME, 40, b"\x00")
-    disk.damage(FILE_NAME, size // 2 + 40, b"\x00")
+    disk.damage(FILE_NAME, other_copy + 40, b"\x00")
     with pytest.raises(DamagedState, match=FILE_NAME):
         opened(disk)
 
 
-def test_changes_from_many_threads_are_all_kept(disk: SimulatedDisk) -> None:
+def test_a_change_during_another_waits_for_it(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry = opened(disk)
-    threads = [
-        threading.Thread(target=registry.create_topic, args=(topic(f"t{number}"),))
-        for number in range(20)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(registry.view().topics) == 20
+    second = threading.Thread(target=registry.create_topic, args=(topic("second"),))
+    keep = registry._keep
+
+    def keep_while_another_tries(state: RegistryState) -> None:
+        monkeypatch.undo()
+        second.start()
+        second.join(0.1)  # it cannot end: the first has not returned
+        keep(state)
+
+    monkeypatch.setattr(registry, "_keep", keep_while_another_tries)
+    registry.create_topic(topic("first"))
+    second.join()
+    assert set(registry.view().topics) == {"first", "second"}
     assert after_power_cut(disk) == registry.view()
