@@ -183,31 +183,31 @@ class Descriptors:
         finally:
             self.unpin(handle)
 
-    def forget(self, path: str) -> None:
-        """Let go of a removed or replaced name and of all names below it (F4)."""
+    def forget(self, path: str, *, tree: bool = False) -> None:
+        """Let go of a removed or replaced file, or of all files of a `tree` (F4)."""
         with self.names_lock, self._table_lock:
             closing = []
-            for handle in self._below(path):
+            for handle in self._known(path, tree=tree):
                 handle.gone = True
                 del self._handles[handle.path]
                 closing.append(self._detach_if_idle(handle))
         for fd in closing:
             close_fd(fd)
 
-    def move(self, old: str, new: str) -> None:
-        """Let the handles of a renamed name, and of all below it, follow. Needs `names_lock`."""
+    def move(self, old: str, new: str, *, tree: bool) -> None:
+        """Let a renamed file, or all files of a `tree`, keep their handle. Needs `names_lock`."""
         with self._table_lock:
-            for handle in self._below(old):
+            for handle in self._known(old, tree=tree):
                 del self._handles[handle.path]
                 handle.path = new + handle.path[len(old) :]
                 self._handles[handle.path] = handle
 
-    def _below(self, path: str) -> list[Handle]:
-        return [
-            handle
-            for known, handle in self._handles.items()
-            if known == path or known.startswith(path + os.sep)
-        ]
+    def _known(self, path: str, *, tree: bool) -> list[Handle]:
+        """Handles of a file, or (a scan of all) of the files in a tree."""
+        if not tree:
+            return [self._handles[path]] if path in self._handles else []
+        inside = path + os.sep
+        return [handle for known, handle in self._handles.items() if known.startswith(inside)]
 
     def open_raw(self, path: str, flags: int) -> int:
         """`os.open`, closing other descriptors while the process or machine has none left."""

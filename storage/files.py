@@ -2,8 +2,8 @@
 
 Owns `File`, `Directory`, `DirectoryLock` and the rule for names. Must not know what the bytes
 mean. Three implementations, held to one behaviour by one contract suite:
-`storage.real_files` (the only module that calls the operating system's files),
-`storage.memory_files` (nothing survives the process), and `storage.simulated_files`
+`storage.real_files` (with `storage.descriptors` the only one to call the operating system's
+files), `storage.memory_files` (nothing survives the process), and `storage.simulated_files`
 (in memory, with power cuts and faults on command).
 
 Invariants:

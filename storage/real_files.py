@@ -272,7 +272,7 @@ class RealDirectory:
             source.rename(target)
             if source != target:
                 self._descriptors.forget(str(target))
-                self._descriptors.move(str(source), str(target))
+                self._descriptors.move(str(source), str(target), tree=target.is_dir())
 
     def unlink(self, name: str) -> None:
         """See `Directory.unlink`."""
@@ -289,7 +289,7 @@ class RealDirectory:
         with seam_errors("removing", str(path)), contextlib.suppress(FileNotFoundError):
             if not stat.S_ISDIR(path.lstat().st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, "it is not a directory")
-            self._descriptors.forget(str(path))
+            self._descriptors.forget(str(path), tree=True)
             shutil.rmtree(path)
 
     def sync(self) -> None:
