@@ -207,7 +207,7 @@ class Accumulator:
 
     def _fits(self, batch: Batch, record: Record) -> bool:
         taken = batch.taken()
-        if taken >= batch.capacity:
+        if batch.closed or taken >= batch.capacity:
             return False
         if record.size_bytes <= self.small_bytes or taken == 0:
             return True

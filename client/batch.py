@@ -171,6 +171,8 @@ class Batch(Completion):
 
     def taken(self) -> int:
         """How many indexes were handed out so far."""
+        if self.count >= 0:
+            return self.count
         left: int = self.slots.__length_hint__()  # type: ignore[attr-defined]  # range iterator
         return self.capacity - left
 

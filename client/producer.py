@@ -122,7 +122,7 @@ class BatchProducer:
         Raises:
             InvalidArgument: an address or a setting that no producer can use.
         """
-        self._config = ProducerConfig(
+        config = ProducerConfig(
             acks=acks,
             batch_size=batch_size,
             batch_bytes=batch_bytes,
@@ -134,37 +134,40 @@ class BatchProducer:
             max_in_flight=max_in_flight,
             enable_idempotence=enable_idempotence,
         )
-        self._client = Client(
-            ClientConfig(
-                bootstrap_addresses(bootstrap_servers, os.environ),
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                bootstrap_timeout_ms=bootstrap_timeout_ms,
-                connect_timeout_ms=connect_timeout_ms,
-                retry_backoff_ms=retry_backoff_ms,
-                retry_backoff_max_ms=retry_backoff_max_ms,
-                metadata_max_age_ms=metadata_max_age_ms,
-            )
+        connections = ClientConfig(
+            bootstrap_addresses(bootstrap_servers, os.environ),
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            bootstrap_timeout_ms=bootstrap_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
         )
+        self._choose = chosen_partitioner(partitioner)
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._assemble(config, connections)
+
+    def _assemble(self, config: ProducerConfig, connections: ClientConfig) -> None:
+        self._config = config
+        self._client = Client(connections)
         # Jitter and choice of partitions: nothing secret depends on it.
         rng = random.Random()  # noqa: S311 not for cryptography
         self._topics: dict[str, Topic] = {}
-        self._agent = ProducerAgent(self._client, self._config, self._topics, rng, _wall_ms)
+        self._agent = ProducerAgent(self._client, config, self._topics, rng, _wall_ms)
         self._accumulator = Accumulator(
             owner=self._agent,
             on_opened=self._agent.opened,
             on_short=self._agent.hurry_all,
             clock=monotonic_ms,
             rng=rng,
-            config=self._config,
+            config=config,
         )
         self._agent.accumulator = self._accumulator
-        self._choose = chosen_partitioner(partitioner)
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
         self._sticky = self._accumulator.sticky
         # A serializer sees every value, a key serializer also missing keys: no fast path then.
-        plain = value_serializer is None and key_serializer is None
+        plain = self._value_serializer is None and self._key_serializer is None
         self._plain_type: type = bytes if plain else _Never
         self._plain_bytes = self._accumulator.small_bytes - _PLAIN_OVERHEAD_BYTES
         self._closed = False

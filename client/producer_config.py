@@ -3,7 +3,7 @@
 Owns defaults, limits and how they depend on one another. Must not know what is done with them.
 
 Invariants:
-    E1  A `ProducerConfig` that exists is consistent; what one setting makes of another is here
+    GP1 A `ProducerConfig` that exists is consistent; what one setting makes of another is here
         (`in_flight`, `idempotent`) and nowhere else.
 """
 

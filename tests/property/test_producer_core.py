@@ -138,7 +138,7 @@ class World:
         self.count += 1
         value = b"%06d" % self.count
         batch = self.open.get(partition)
-        if batch is None or batch.taken() == CAPACITY:
+        if batch is None or batch.closed or batch.taken() == CAPACITY:
             batch = self.open[partition] = Batch(TOPIC, partition, CAPACITY, self.now_ms)
             batch.deadline_ms = self.now_ms + DELIVERY_TIMEOUT_MS
             self.given[batch] = [value]

@@ -6,6 +6,7 @@ For tests of the network edge only: what it decides, the real broker decides els
 import threading
 from collections.abc import Callable
 
+import msgspec
 import zmq
 
 from ringlog.client import wire
@@ -19,8 +20,10 @@ from ringlog.client.messages import (
     Done,
     InitProducerIdResponse,
     Message,
+    MetadataRequest,
     MetadataResponse,
     PartitionMetadata,
+    ProduceRequest,
     ProduceResponse,
     ProduceResult,
     TopicMetadata,
@@ -110,8 +113,6 @@ class ScriptedBroker:
         self._router.send_multipart([peer, reply])
 
     def _normal(self, api: ApiKey, request: RequestHeader, frames: list[bytes]) -> Message | None:
-        import msgspec
-
         body = msgspec.msgpack.decode(request.body, type=APIS[api].request)
         match api:
             case ApiKey.VERSIONS:
@@ -120,10 +121,12 @@ class ScriptedBroker:
                     "cluster", self.broker_id, self.version, rows, 10 << 20, 1024, 0
                 )
             case ApiKey.METADATA:
-                return self.metadata(body.topics)  # type: ignore[attr-defined]  # typed by the api
+                assert isinstance(body, MetadataRequest)
+                return self.metadata(body.topics)
             case ApiKey.INIT_PRODUCER_ID:
                 return InitProducerIdResponse(1000 + self.seen.count(api), 0)
             case ApiKey.PRODUCE:
+                assert isinstance(body, ProduceRequest)
                 return self._produce(body, frames)
             case ApiKey.CREATE_TOPIC:
                 return CreateTopicResponse(b"u" * 16)
@@ -145,11 +148,11 @@ class ScriptedBroker:
         endpoint = BrokerEndpoint(self.broker_id, self.address)
         return MetadataResponse("cluster", self.broker_id, [endpoint], rows)
 
-    def _produce(self, body: object, frames: list[bytes]) -> ProduceResponse | None:
+    def _produce(self, body: ProduceRequest, frames: list[bytes]) -> ProduceResponse | None:
         results = []
-        for row, frame in zip(body.partitions, frames, strict=True):  # type: ignore[attr-defined]
+        for row, frame in zip(body.partitions, frames, strict=True):
             check_batch(frame, max_bytes=10 << 20)
             log = self.logs.setdefault((row.topic, row.partition), [])
             results.append(ProduceResult(len(log), 0))
             log.extend(decode_records(frame))
-        return ProduceResponse(results) if body.acks else None  # type: ignore[attr-defined]
+        return ProduceResponse(results) if body.acks else None
