@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from ringlog.storage.errors import CorruptBatch
 from ringlog.storage.files import File
 from ringlog.storage.record_batch import (
+    HEADER_SIZE,
     MAX_BATCH_BYTES,
     BatchHeader,
     check_batch,
@@ -109,7 +110,7 @@ def scan_batches(
         if size_bytes is None or at + size_bytes > len(window):
             if size_bytes is not None:
                 check_room(size_bytes, end - position, position=position, offset=offset)
-            wanted = min(end - position, max(read_bytes, size_bytes or 0))
+            wanted = min(end - position, max(read_bytes, HEADER_SIZE, size_bytes or 0))
             window, window_begin, at = memoryview(file.pread(wanted, position)), position, 0
             size_bytes = peek_size(window, 0) or 0
             check_room(size_bytes, end - position, position=position, offset=offset)
