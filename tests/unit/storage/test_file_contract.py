@@ -395,11 +395,13 @@ def test_reads_run_beside_appends(root: Directory) -> None:
     file = root.open("a", create=True)
     others = [root.open(f"other-{n}", create=True) for n in range(6)]
     appended = 0
+    ended = threading.Event()
     failures: list[BaseException] = []
 
     def read() -> None:
         try:
-            while (end := appended) < 400:
+            while not ended.is_set():
+                end = appended
                 data = file.pread(end * 10, 0)
                 assert data == b"".join(b"%010d" % n for n in range(end))
         except BaseException as error:  # noqa: BLE001 - shown by the main thread
@@ -408,10 +410,13 @@ def test_reads_run_beside_appends(root: Directory) -> None:
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()
-    while appended < 400:
-        file.pwrite([b"%010d" % appended], appended * 10)
-        others[appended % 6].size_bytes()
-        appended += 1
-    for reader in readers:
-        reader.join()
+    try:
+        while appended < 400:
+            file.pwrite([b"%010d" % appended], appended * 10)
+            others[appended % 6].size_bytes()
+            appended += 1
+    finally:
+        ended.set()
+        for reader in readers:
+            reader.join()
     assert failures == []
