@@ -152,6 +152,8 @@ class SegmentVerifier:
                 offset = next_base if next_base is not None else offset
                 break
             offset, position = again
+            while self._index_entries and self._index_entries[-1][1] < position:
+                self._index_entries.pop()
         segment.next_offset = offset
         segment.close()
         if broken_at is None and next_base is not None:

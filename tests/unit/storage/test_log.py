@@ -134,10 +134,9 @@ def test_the_log_start_moves_at_once_and_the_base_with_whole_segments() -> None:
     harness.append(2, None, 1)
     harness.flush()
     log = harness.log
-    assert log.start_state is not None
     log.move_log_start(Offset(5))
     assert (log.log_start, log.base) == (5, Position(Offset(4), 1))
-    assert log.start_state is None
+    assert not log.start_state
     with pytest.raises(OffsetOutOfRange):
         log.read(Offset(4), 100, end=log.end.offset)
     assert log.read(Offset(4), 100, end=log.end.offset, from_base=True) is not None

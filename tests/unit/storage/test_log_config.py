@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_the_defaults_are_valid_and_cannot_be_changed() -> None:
         ("flush_policy", "sometimes"),
     ],
 )
-def test_a_setting_outside_its_limits_is_refused_by_name(name: str, value: object) -> None:
+def test_a_setting_outside_its_limits_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):
         dataclasses.replace(LogConfig(), **{name: value})
 
