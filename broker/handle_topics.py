@@ -4,7 +4,7 @@ Owns what a request may ask for: names, counts, settings, caps. Must not know di
 steps are those of `broker.topics`.
 
 Invariants:
-    U1  What is refused here changed nothing.
+    U1  What is refused here changed nothing. Names and counts are the registry's to refuse.
     U2  An answer that comes behind its deadline says that the outcome is unknown; the operation
         goes on, and the same request id succeeds once.
 """
@@ -53,7 +53,6 @@ from ringlog.registry.model import (
     Assignment,
     TopicInfo,
     TopicState,
-    check_topic_name,
 )
 
 MAX_TIMEOUT_MS = 600_000
@@ -109,15 +108,13 @@ class TopicHandlers:
         request_id: bytes,
         now_ms: int,
     ) -> TopicInfo:
-        _check_new_name(name)
+        _refuse_internal(name)
         if replication_factor not in {-1, 1}:
             raise InvalidReplicationFactor(
                 f"replication factor {replication_factor} was asked for; broker "
                 f"{self._context.broker_id} stands alone and holds 1 replica",
                 hint="leave the replication factor out, or start a cluster",
             )
-        if partitions < 1:
-            raise InvalidPartitions(f"{partitions} partitions", hint="a topic has at least one")
         present = self._context.registry.view().topics.get(name)
         if present is None or present.request_id != request_id:
             self._check_caps(partitions, new_topic=True)
@@ -401,11 +398,6 @@ class _Answer:
         self._open.discard(self)
         if self.timer is not None:
             self.timer.cancel()
-
-
-def _check_new_name(name: str) -> None:
-    check_topic_name(name)
-    _refuse_internal(name)
 
 
 def _refuse_internal(name: str) -> None:

@@ -1,6 +1,7 @@
 """The core as a whole: start, stop, abandon, retention rounds, measuring free space."""
 
 import errno
+import random
 
 import pytest
 
@@ -9,6 +10,7 @@ from ringlog.broker.dispatch import WRITING_APIS
 from ringlog.client import messages as m
 from ringlog.client.errors import OffsetOutOfRange, StorageFailed
 from ringlog.client.messages import APIS, ApiKey
+from ringlog.storage.crash_images import CrashMode
 from ringlog.storage.simulated_files import Call
 from tests.unit.broker.core_bench import Bench, batch, sized
 
@@ -198,4 +200,16 @@ def test_a_start_that_fails_says_why() -> None:
     disk = bench.disk
     disk.fail(Call.RENAME, name="raft-state", code=errno.EIO)
     after = bench.next_life(disk)
-    assert after.failure is not None or after.start_error is not None
+    assert after.failure is not None
+    assert not after.started
+
+
+def test_a_start_that_cannot_recover_a_log_fails() -> None:
+    bench = Bench()
+    bench.create()
+    bench.produce(batch())
+    disk = bench.disk.crash(random.Random(0), CrashMode.KILL)
+    disk.fail(Call.SYNC, name="t-0")
+    after = bench.next_life(disk)
+    assert after.failure is not None
+    assert after.start_error is after.failure

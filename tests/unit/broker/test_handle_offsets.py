@@ -37,6 +37,15 @@ def test_a_time_finds_the_first_record_at_or_behind_it(bench: Bench) -> None:
     assert bench.offset_at(NOW_MS + 41) == -1
 
 
+def test_no_time_finds_what_is_not_committed(bench: Bench) -> None:
+    bench.produce(batch(at_ms=NOW_MS))
+    bench.hold_flushes = True
+    bench.send_produce(batch(at_ms=NOW_MS + 10))
+    bench.settle()
+    assert bench.offset_at(NOW_MS) == 0
+    assert bench.offset_at(NOW_MS + 10) == -1
+
+
 def test_a_bad_time_or_topic_is_an_error_of_its_own_result(bench: Bench) -> None:
     with pytest.raises(InvalidRequest, match="timestamp_ms is -3"):
         bench.offset_at(-3)
@@ -49,8 +58,9 @@ def test_damage_found_by_a_time_look_up_closes_the_partition(bench: Bench) -> No
     bench.disk.damage(f"t-0/{0:020d}.log", 65, b"\xff\xff")
     with pytest.raises(PartitionDamaged):
         bench.offset_at(NOW_MS)
+    assert bench.core.metrics.damaged_partitions == 1
     with pytest.raises(PartitionDamaged):
-        bench.fetch()
+        bench.produce(batch())
 
 
 @pytest.mark.parametrize("crash", [False, True])

@@ -238,6 +238,16 @@ def test_a_deadline_says_that_the_outcome_is_unknown(bench: Bench) -> None:
     assert bench.core.metrics.produce_timeouts == 1
 
 
+def test_a_deadline_behind_the_answer_counts_as_nothing(bench: Bench) -> None:
+    bench.hold_flushes = True
+    reply = bench.send_produce(batch(), timeout_ms=50)
+    bench.hold_flushes = False
+    bench.settle()
+    assert reply.done
+    bench.advance(50)
+    assert bench.core.metrics.produce_timeouts == 0
+
+
 def test_the_disk_reserve_refuses_before_anything_is_written() -> None:
     bench = Bench(disk_reserve_bytes=(1 << 40) - (1 << 20))
     bench.create()
