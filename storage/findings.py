@@ -2,6 +2,9 @@
 
 Owns the words of `storage.verify`; `storage.repair` and the command line read them. Must not
 know how anything is found.
+
+Invariants:
+    FI1 Only DAMAGE means that something acknowledged is lost or changed.
 """
 
 import enum

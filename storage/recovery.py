@@ -14,7 +14,6 @@ Invariants:
 Source: ringlog's raft-log rules, "Recovery"; fsync failures (Rebello et al., ATC 2020).
 """
 
-import threading
 from collections.abc import Iterable
 
 import msgspec
@@ -116,7 +115,7 @@ def open_partition_log(
         LogDirFailed: a write or flush failed: the broker must stop.
     """
     _check_identity(directory, identity)
-    place = Place(directory, identity.checksum_seed, config.index_interval_bytes, threading.Lock())
+    place = Place(directory, identity.checksum_seed, config.index_interval_bytes)
     disk = PartitionDisk(place, marks, identity.mark_key)
     mark = _mark(directory, marks, identity)
     disk.marked = mark.position

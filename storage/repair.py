@@ -8,10 +8,10 @@ offsets have no holes. What it drops is copied first, beside the file it is cut 
 `<name>.damaged-<byte position>`.
 
 Invariants:
-    RP1 Nothing is changed before every byte that will be dropped is in a flushed copy.
-    RP2 The mark goes down before files are cut, so that a crash leaves a log that opens or one
+    RR1 Nothing is changed before every byte that will be dropped is in a flushed copy.
+    RR2 The mark goes down before files are cut, so that a crash leaves a log that opens or one
         that can be repaired again.
-    RP3 A plan is carried out only on what it was made for.
+    RR3 A plan is carried out only on what it was made for.
 
 Source: design of ringlog's log, "Recovery".
 """
@@ -202,7 +202,7 @@ def apply_repair(directory: Directory, marks: DurableMarks, plan: RepairPlan) ->
         plan: just made by `plan_repair`.
 
     Raises:
-        StorageError: the plan refuses, or the partition is no longer as it was (RP3).
+        StorageError: the plan refuses, or the partition is no longer as it was (RR3).
         DiskFull: no space for the copies; nothing was changed.
         LogDirFailed: a write or flush failed.
     """

@@ -56,7 +56,7 @@ class Place(msgspec.Struct, frozen=True):
     seed: int
     """CRC-32C of topic UUID and partition."""
     index_interval_bytes: int
-    open_lock: threading.Lock
+    open_lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
     """Held by workers while they open a file or load an index, so that it happens once."""
 
 

@@ -12,7 +12,6 @@ Invariants:
 Source: ringlog's raft-log rules.
 """
 
-import threading
 from typing import TypeVar
 
 import msgspec
@@ -144,7 +143,7 @@ def _log(
         verdict.add(Severity.DAMAGE, RAFT_LOG_NAME, str(error))
         return
     raft_log = RaftLog.from_scan(start.base, start.term_before, scanned)
-    place = Place(directory, identity.checksum_seed, _INDEX_INTERVAL_BYTES, threading.Lock())
+    place = Place(directory, identity.checksum_seed, _INDEX_INTERVAL_BYTES)
     mark_segment = start.base_offset if verdict.mark is None else verdict.mark.segment_base
     segments = SegmentVerifier(place, raft_log.epoch_at, mark.offset, mark_segment, verdict)
     end_offset = segments.run(start.base_offset)

@@ -7,7 +7,7 @@ Behind a bad batch the walk goes on at the next place that an index entry or the
 names, if a good batch begins there.
 
 Invariants (VF1, VF2 are those of `storage.verify`):
-    VF3 What is found behind damage never moves the end of the log: that is where the chain
+    VS1 What is found behind damage never moves the end of the log: that is where the chain
         from the base breaks first.
 """
 

@@ -4,6 +4,9 @@ Owns its bytes, because a log-start move writes the configuration at its new bas
 `start-state`. Must not know what a configuration is good for.
 
     | format 1 | JSON list of the voters' directory UUIDs, sorted |
+
+Invariants:
+    VO1 Equal sets of voters have equal bodies.
 """
 
 from collections.abc import Iterable

@@ -67,7 +67,6 @@ SHELLS: dict[str, tuple[str, str]] = {
     "storage/descriptors.py": ("*", "the real side's table of open files, shared by threads"),
     "storage/memory_files.py": ("threading", "the file seam in memory, as thread-safe"),
     "storage/durable_marks.py": ("threading", "flush workers put marks, the reactor reads them"),
-    "storage/recovery.py": ("threading", "makes the lock that the segments of a log share"),
     "storage/segment.py": ("threading", "workers that open the same file at once do it once"),
     "registry/standalone.py": ("threading", "workers store the file while the reactor reads"),
     "client/accumulator.py": ("threading", "any thread of the application adds records"),

@@ -1,3 +1,7 @@
+"""The walk over batches: every cut and flip ends it where it stands."""
+
+from typing import cast
+
 import pytest
 
 from ringlog.storage.batch_scan import BrokenChain, scan_batches
@@ -91,7 +95,7 @@ def test_a_huge_length_allocates_nothing() -> None:
     with pytest.raises(BrokenChain, match="2147483647 bytes"):
         next(
             scan_batches(
-                file,  # type: ignore[arg-type]
+                cast("File", file),
                 begin=0,
                 end=len(huge),
                 first_offset=Offset(10),

@@ -1,3 +1,5 @@
+"""What counts as damage."""
+
 from ringlog.storage.findings import PartitionVerdict, Severity
 
 

@@ -1,3 +1,5 @@
+"""The sparse index: look-ups at the edges, and files that must not be used."""
+
 import pytest
 
 from ringlog.storage.index import Coverage, SparseIndex, decode_index

@@ -1,3 +1,5 @@
+"""The log in memory: positions, rolling, retention, log start."""
+
 import dataclasses
 
 import pytest
@@ -5,7 +7,7 @@ import pytest
 from ringlog.storage.errors import OffsetOutOfRange
 from ringlog.storage.log_config import LogConfig
 from ringlog.storage.simulated_files import SimulatedDisk
-from ringlog.storage.types import Offset, Position
+from ringlog.storage.types import LeaderEpoch, Offset, Position
 from tests.crash.log_harness import CONFIG, Harness, replay
 
 
@@ -164,7 +166,7 @@ def test_an_idempotent_batch_is_known_after_a_truncation_far_back() -> None:
 
 def test_a_batch_carries_the_term_of_the_last_own_entry() -> None:
     harness = started()
-    harness.term += 1  # type: ignore[assignment]
+    harness.term = LeaderEpoch(harness.term + 1)
     with pytest.raises(AssertionError, match="L3"):
         harness.append(1, None, 1)
 

@@ -1,3 +1,5 @@
+"""Reads: bounds, hot and cold pages, wrong indexes, damage."""
+
 import pytest
 
 from ringlog.storage.errors import DamagedLog, FileMissing, OffsetOutOfRange

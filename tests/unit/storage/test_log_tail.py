@@ -1,3 +1,5 @@
+"""Where a batch begins that becomes the end of the log."""
+
 import pytest
 
 from ringlog.storage.errors import DamagedLog

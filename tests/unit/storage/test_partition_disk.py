@@ -1,5 +1,6 @@
+"""The files of a partition: what is flushed before what."""
+
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,7 +40,7 @@ def make_disk(identity: PartitionIdentity = IDENTITY) -> tuple[RecordingDisk, Pa
     root.create()
     directory = root.subdirectory("p")
     directory.create()
-    place = Place(directory, identity.checksum_seed, 100, threading.Lock())
+    place = Place(directory, identity.checksum_seed, 100)
     disk = PartitionDisk(place, DurableMarks.open(root), identity.mark_key)
     disk.replace_own(b"")
     recording.taken()

@@ -1,3 +1,5 @@
+"""The producer table after a truncation, against a replay."""
+
 import random
 
 import msgspec

@@ -1,3 +1,5 @@
+"""The producer table from files, with and without its caches."""
+
 import pytest
 
 from ringlog.storage.errors import DamagedLog
@@ -60,7 +62,7 @@ def test_another_partitions_cache_is_not_taken() -> None:
     place = harness.log._disk.place
     for name in (SNAPSHOT_NAME, ROLL_SNAPSHOT_NAME):
         place.directory.unlink(name)
-    foreign = type(place)(place.directory, place.seed + 1, 100, place.open_lock)
+    foreign = type(place)(place.directory, place.seed + 1, 100)
     save_producers(foreign, SNAPSHOT_NAME, TableSnapshot(), Position(Offset(11), 1))
     assert table_at(harness, 12) == expected_at(harness, 12)
     save_producers(place, SNAPSHOT_NAME, TableSnapshot(), Position(Offset(11), 1))

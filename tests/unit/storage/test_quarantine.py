@@ -1,3 +1,5 @@
+"""Giving up a log, cut off at every call."""
+
 import random
 
 import pytest

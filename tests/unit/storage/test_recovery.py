@@ -1,3 +1,5 @@
+"""Making and opening a partition."""
+
 import random
 
 import msgspec

@@ -1,3 +1,5 @@
+"""Repairs: what they keep, what they cost, and a crash in the middle."""
+
 import random
 
 import msgspec

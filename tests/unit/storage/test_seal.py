@@ -1,3 +1,5 @@
+"""The seal of a closed segment."""
+
 from ringlog.storage.seal import Seal, decode_seal, encode_seal
 from ringlog.storage.types import Offset
 

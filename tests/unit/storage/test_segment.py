@@ -1,4 +1,4 @@
-import threading
+"""One segment: names, ends, caches."""
 
 import pytest
 
@@ -25,7 +25,7 @@ from ringlog.storage.types import LeaderEpoch, Offset
 def make_place() -> Place:
     directory = MemoryDirectory()
     directory.create()
-    return Place(directory, 55, 100, threading.Lock())
+    return Place(directory, 55, 100)
 
 
 def batch(offset: int, time_ms: int = 5) -> bytes:

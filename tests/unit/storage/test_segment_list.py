@@ -1,3 +1,5 @@
+"""The segments in order."""
+
 import pytest
 
 from ringlog.storage.segment import Segment

@@ -1,3 +1,5 @@
+"""Which segments a start reads, and what it reports."""
+
 import random
 
 from ringlog.storage.segment import segment_name

@@ -1,3 +1,5 @@
+"""The first record at or after a time."""
+
 import crc32c
 import pytest
 

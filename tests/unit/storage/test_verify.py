@@ -1,3 +1,5 @@
+"""Verification of whole partitions."""
+
 import random
 
 import pytest

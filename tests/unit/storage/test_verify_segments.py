@@ -1,3 +1,5 @@
+"""Verification of segments, beyond damage too."""
+
 import random
 
 from ringlog.storage.findings import PartitionVerdict, Severity

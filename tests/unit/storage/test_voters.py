@@ -1,3 +1,5 @@
+"""The body of a configuration entry."""
+
 import pytest
 
 from ringlog.storage.errors import WrongDirectory
