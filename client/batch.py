@@ -90,7 +90,6 @@ class Batch(Completion):
         "keys",
         "large_bytes",
         "large_count",
-        "last_error",
         "opened_ms",
         "outstanding",
         "owner",
@@ -153,7 +152,6 @@ class Batch(Completion):
         """The request that carries it, while `outstanding`."""
         self.unknown = False
         """Whether an attempt left and got no answer: it may be stored, now or later."""
-        self.last_error: RinglogError | None = None
         self.timer: TimedCall | None = None
         """Ends it at its deadline."""
         # Outcome.

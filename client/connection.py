@@ -24,6 +24,7 @@ import logging
 import os
 import random
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -32,7 +33,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from ringlog import __version__
 from ringlog.client.config import ClientConfig, split_address
@@ -336,10 +336,11 @@ class Client:
     def _watch(self, address: str, wire: _Wire, now_ms: int) -> None:
         while self._wires.get(address) is wire:
             try:
-                event = recv_monitor_message(wire.monitor, zmq.NOBLOCK)
+                fact, _address = wire.monitor.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            reason = _FAILED_EVENTS.get(int(event["event"]))
+            # libzmq: the event's number in 16 bits, its value in 32, in the machine's byte order.
+            reason = _FAILED_EVENTS.get(int.from_bytes(fact[:2], sys.byteorder))
             if reason is not None:
                 # What came before the end counts.
                 self._receive(address, wire, now_ms)

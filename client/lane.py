@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ringlog.client.batch import Batch
+from ringlog.client.errors import RinglogError
 from ringlog.storage.record_codec import EncodedRecords, seal_batch
 from ringlog.storage.types import NO_PRODUCER_ID
 
@@ -34,6 +35,7 @@ class Lane:
         "epoch",
         "failures",
         "in_flight",
+        "last_error",
         "new_epoch",
         "next_sequence",
         "not_before_ms",
@@ -61,6 +63,8 @@ class Lane:
         """When a batch under this producer id was last acknowledged by this log, if ever."""
         self.failures = 0
         """Failed attempts in a row; the pause before the next one grows with it."""
+        self.last_error: RinglogError | None = None
+        """What the last attempt failed with, until one succeeds."""
         self.not_before_ms = 0
         self.refused_by = -1
         """Broker that failed the last attempt: another leader need not wait for the pause."""

@@ -159,7 +159,7 @@ class BatchProducer:
         self._accumulator = Accumulator(
             owner=self._agent,
             on_opened=self._agent.opened,
-            on_short=self._agent.hurry_all,
+            on_short=self._agent.short,
             clock=monotonic_ms,
             rng=rng,
             config=config,

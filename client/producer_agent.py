@@ -78,12 +78,18 @@ class ProducerAgent:
         self._client.post(lambda now_ms: self._core.on_opened(batch, now_ms))
 
     def hurry(self, batch: Batch) -> None:
-        """Send `batch` as soon as may be."""
+        """Send `batch` as soon as may be: a thread is about to wait for it."""
+        self._client.refuse_io_thread("waiting for a delivery")
         self._client.post(lambda _: self._core.on_hurry(batch))
 
     def hurry_all(self) -> None:
         """Send everything as soon as may be."""
         self._client.post(lambda _: self._core.on_hurry_all())
+
+    def short(self) -> None:
+        """A thread is about to wait for room: send everything."""
+        self._client.refuse_io_thread("send() with a full buffer")
+        self.hurry_all()
 
     def abandon(self, error: RinglogError) -> None:
         """End everything now."""

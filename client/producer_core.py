@@ -381,13 +381,13 @@ class ProducerCore:
         lane.proven_ms = now_ms
         lane.in_flight.remove(batch)
         lane.failures = 0
+        lane.last_error = None
         lane.not_before_ms = 0
         self._end_well(batch, base_offset)
 
     def _failed(
         self, lane: Lane, batch: Batch, error: RinglogError, broker_id: int, now_ms: int
     ) -> None:
-        batch.last_error = error
         if isinstance(error, _UNKNOWN_OUTCOME):
             batch.unknown = True
         if isinstance(error, OutOfOrderSequence) and self._config.idempotent:
@@ -422,8 +422,7 @@ class ProducerCore:
             pause_ms = self._backoff.pause_ms(lane.failures, self._rng)
             lane.not_before_ms = now_ms + pause_ms
             self._timers.at(lane.not_before_ms, lambda _: self._look_at(lane))
-        for batch in [*lane.in_flight, *lane.queue]:
-            batch.last_error = error
+        lane.last_error = error
 
     def _split(self, lane: Lane, batch: Batch) -> bool:
         """Put two halves in the place of a batch that no broker takes whole."""
@@ -450,12 +449,19 @@ class ProducerCore:
     def _expire(self, lane: Lane, batch: Batch, now_ms: int) -> None:
         batch.close()
         waited_ms = now_ms - batch.opened_ms
-        why = f": {batch.last_error.cause}" if batch.last_error is not None else ""
         error = DeadlineExceeded(
-            f"{batch.topic}-{batch.partition}: not delivered within {waited_ms} ms{why}",
+            f"{batch.topic}-{batch.partition}: not delivered within {waited_ms} ms"
+            f"{self._reason(lane)}",
             hint="the records are definitely not stored",
         )
         self._end(lane, batch, error)
+
+    def _reason(self, lane: Lane) -> str:
+        if lane.last_error is not None:
+            return f": {lane.last_error.cause}"
+        if self._metadata.leader(lane.topic, lane.partition) == NO_LEADER:
+            return ": the partition has no leader"
+        return ""
 
     def _end(self, lane: Lane, batch: Batch, error: RinglogError) -> None:
         """End a batch badly, wherever it stands."""

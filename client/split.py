@@ -33,7 +33,6 @@ def _part(batch: Batch, records: list[Record], compression: str | None) -> Batch
     part.free_records()
     part.parent = batch
     part.timestamp = batch.timestamp
-    part.last_error = batch.last_error
     part.body = encode_body(
         [record.value for record in records],
         keys=[record.key for record in records],

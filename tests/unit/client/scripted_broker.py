@@ -34,7 +34,11 @@ from ringlog.storage.record_batch import check_batch
 from ringlog.storage.record_codec import Record, decode_records
 
 Script = Callable[[RequestHeader, int], object]
-"""(request, how many of its api came before) -> "drop", an error, a body, or None for normal."""
+"""(request, how many of its api came before) -> what to do with it.
+
+"drop": no answer; "disconnect": every connection is closed; an error or a body: that; None: what
+a kind broker does.
+"""
 
 
 class ScriptedBroker:
@@ -45,17 +49,14 @@ class ScriptedBroker:
         self.broker_id = broker_id
         self.script: Script = lambda _request, _count: None
         self.seen: list[ApiKey] = []
+        self.bodies: list[Message] = []
         self.logs: dict[tuple[str, int], list[Record]] = {}
         self.version = "0.1.0"
         self.apis = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
         self._context = zmq.Context()
-        self._router = self._context.socket(zmq.ROUTER)
-        self._router.setsockopt(zmq.LINGER, 0)
-        if port:
-            self._router.bind(f"tcp://127.0.0.1:{port}")
-            self.port = port
-        else:
-            self.port = self._router.bind_to_random_port("tcp://127.0.0.1")
+        self._poller = zmq.Poller()
+        self.port = port
+        self._bind()
         self._stop_in = self._context.socket(zmq.PAIR)
         self._stop_in.bind("inproc://stop")
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -84,11 +85,9 @@ class ScriptedBroker:
         return [record.value for record in self.logs.get((topic, partition), [])]
 
     def _run(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._router, zmq.POLLIN)
-        poller.register(self._stop_in, zmq.POLLIN)
+        self._poller.register(self._stop_in, zmq.POLLIN)
         while True:
-            ready = dict(poller.poll())
+            ready = dict(self._poller.poll())
             if self._stop_in in ready:
                 break
             peer, header, *frames = self._router.recv_multipart()
@@ -96,11 +95,37 @@ class ScriptedBroker:
         self._router.close()
         self._stop_in.close()
 
+    def _bind(self) -> None:
+        self._router = self._context.socket(zmq.ROUTER)
+        self._router.setsockopt(zmq.LINGER, 0)
+        if self.port:
+            self._router.bind(f"tcp://127.0.0.1:{self.port}")
+        else:
+            self.port = self._router.bind_to_random_port("tcp://127.0.0.1")
+        self._poller.register(self._router, zmq.POLLIN)
+
+    def _rebind(self) -> None:
+        self._poller.unregister(self._router)
+        self._router.close(linger=0)
+        while True:
+            try:
+                return self._bind()
+            except zmq.ZMQError as error:
+                # The old socket is closed by another thread: the port comes free in a moment.
+                if error.errno != zmq.EADDRINUSE:
+                    raise
+                self._router.close(linger=0)
+
     def _serve(self, peer: bytes, request: RequestHeader, frames: list[bytes]) -> None:
         api = ApiKey(request.api_key)
         answer = self.script(request, self.seen.count(api))
         self.seen.append(api)
+        if api not in {ApiKey.VERSIONS, ApiKey.METADATA}:
+            self.bodies.append(msgspec.msgpack.decode(request.body, type=APIS[api].request))
         if answer == "drop":
+            return
+        if answer == "disconnect":
+            self._rebind()
             return
         error: ErrorInfo | None = None
         if answer is None:
