@@ -169,15 +169,20 @@ installation_stamp() {
     printf '%s %s %s\n' "$1" "$ROOT" "$(cat "$ROOT/setup.cfg" "$ROOT/pyproject.toml" | cksum)"
 }
 
+# The sources as a tar stream, without what tools left beside them.
+pack_sources() {
+    tar -C "$ROOT" --exclude=./.git --exclude=./.venv --exclude=./build --exclude=./dist \
+        --exclude='./*.egg-info' --exclude='./ringlog-data*' --exclude=__pycache__ \
+        --exclude='./.*_cache' --exclude=./.hypothesis -cf - .
+}
+
 # Installs from a copy of the sources: pip writes build/ and egg-info beside what it builds, and
 # a stale build/ would ship deleted modules (or the clone may not be ours to write).
 install_copy() {
     local copy="$SCRATCH/source"
     rm -rf "$copy"
     mkdir -p "$copy"
-    tar -C "$ROOT" --exclude=./.git --exclude=./.venv --exclude=./build --exclude=./dist \
-        --exclude='./*.egg-info' --exclude=./ringlog-data --exclude=__pycache__ --exclude='./.*_cache' \
-        -cf - . | tar -C "$copy" -xf -
+    pack_sources | tar -C "$copy" -xf -
     pip_install "$copy$1"
     # The version does not change with each edit; pip would keep the old files without this.
     pip_install --no-deps --force-reinstall "$copy"
@@ -187,7 +192,7 @@ install_copy() {
 # prepare_environment KIND: KIND is `test` (what the tests need, sources used in place) or `plain`
 # (what a user gets). An up-to-date `test` environment serves for `plain` too.
 prepare_environment() {
-    local kind="$1" stamp
+    local kind="$1" stamp copied
     [ -d "$ROOT/ringlog/storage" ] || fail "$ROOT was cloned or copied without symbolic links" \
         "run: git config core.symlinks true && git checkout -- ringlog (on Windows use WSL)"
     choose_scratch
@@ -198,18 +203,21 @@ prepare_environment() {
     # An environment that the caller names and that has ringlog already is used as it is.
     [ -z "$named" ] || [ ! -x "$VENV/bin/ringlog" ] || return 0
     stamp="$VENV/ringlog-installed"
-    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(installation_stamp test)" ]; then
-        return 0
-    fi
+    copied="$(installation_stamp "$kind copy") $(pack_sources | cksum)"
+    case "$(cat "$stamp" 2>/dev/null)" in
+    "$(installation_stamp test)" | "$copied") return 0 ;;
+    esac
     rm -f "$stamp"
     if [ "$kind" = plain ]; then
         install_copy ""
     elif [ -w "$ROOT" ]; then
         pip_install --editable "$ROOT[test]"
         installation_stamp test >"$stamp"
+        return 0
     else
         install_copy "[test]"
     fi
+    printf '%s\n' "$copied" >"$stamp"
 }
 
 # What the tools write outside the clone, so that `git status` stays clean and an unwritable

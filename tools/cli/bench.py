@@ -30,10 +30,34 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--records", type=click.IntRange(min=1), default=1_000_000, show_default=True)
-@click.option("--value-bytes", type=click.IntRange(min=0), default=100, show_default=True)
-@click.option("--batch-records", type=click.IntRange(1, 65_536), default=1024, show_default=True)
-@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option(
+    "--records",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Records per run.",
+)
+@click.option(
+    "--value-bytes",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Size of each value.",
+)
+@click.option(
+    "--batch-records",
+    type=click.IntRange(1, 65_536),
+    default=1024,
+    show_default=True,
+    help="Records per batch.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Runs of each side, in turns; medians count.",
+)
 @_data_dir
 @json_option
 def produce(
@@ -69,7 +93,13 @@ def produce(
 
 
 @command.command()
-@click.option("--blocks", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--blocks",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Blocks of each side, in turns.",
+)
 @_data_dir
 @json_option
 def latency(blocks: int, data_dir: Path | None, *, as_json: bool) -> None:

@@ -74,16 +74,27 @@ class Ledger:
 @click.option("--delimiter", default="\\n", show_default=True, help="What ends a record.")
 @click.option("--key-separator", help="The key of a line ends at the first one.")
 @click.option(
-    "--compression", type=click.Choice(["none", "lz4"]), default="none", show_default=True
+    "--compression",
+    type=click.Choice(["none", "lz4"]),
+    default="none",
+    show_default=True,
+    help="How batches travel and are stored.",
 )
 @click.option(
     "--partitioner",
     type=click.Choice(["crc32", "murmur2", "md5"]),
     default="crc32",
     show_default=True,
+    help="How a key chooses its partition: as librdkafka, as Java, or by MD5.",
 )
 @click.option("--partition", type=int, help="Default: by key, without one by batch.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Acknowledged when: flushed on a majority, flushed on the leader, never.",
+)
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @bootstrap_option
 def command(  # noqa: PLR0913  one parameter per option

@@ -28,7 +28,7 @@ def command() -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--partitions", type=int, default=1, show_default=True)
+@click.option("--partitions", type=int, default=1, show_default=True, help="How many logs.")
 @click.option(
     "--replication-factor", type=int, help="Default: 3, or all brokers where there are fewer."
 )
@@ -143,7 +143,7 @@ def add_partitions(name: str, total: int, bootstrap_servers: str | None) -> None
 
 @command.command(name="delete-records")
 @click.argument("name")
-@click.option("--partition", type=int, required=True)
+@click.option("--partition", type=int, required=True, help="Number of the partition.")
 @click.option("--before-offset", type=int, required=True, help="Exclusive; -1: all there is.")
 @bootstrap_option
 def delete_records(
