@@ -9,7 +9,6 @@ Invariants:
         start; with nothing to read, at once.
 """
 
-import base64
 import json
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import click
 from ringlog.client import Consumer, Record, TopicPartition
 from ringlog.client.errors import InvalidArgument
 from ringlog.tools.cli.exits import Exit
+from ringlog.tools.cli.json_records import json_record
 from ringlog.tools.cli.options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, delimiter_from
 from ringlog.tools.cli.output import visible_bytes
 
@@ -35,10 +35,15 @@ Write = Callable[[Record], bytes]
 @click.option("--until-end", is_flag=True, help="End at the log end there was at the start.")
 @click.option("--max-records", type=click.IntRange(min=1), help="End after so many.")
 @click.option("--print-key", is_flag=True, help="Print the key and --key-separator before a value.")
-@click.option("--key-separator", default=":", show_default=True)
+@click.option("--key-separator", default=":", show_default=True, help="Goes behind a key.")
 @click.option("--delimiter", default="\\n", show_default=True, help="What ends a record.")
 @click.option(
-    "--format", "form", type=click.Choice(["value", "json"]), default="value", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["value", "json"]),
+    default="value",
+    show_default=True,
+    help="Values as they are, or a JSON object a line.",
 )
 @bootstrap_option
 def command(  # noqa: PLR0913  one parameter per option
@@ -129,23 +134,8 @@ def _json_writer() -> Write:
             "topic": record.topic,
             "partition": record.partition,
             "offset": record.offset,
-            "timestamp": record.timestamp,
-            **_json_field("key", record.key),
-            **_json_field("value", record.value),
-            "headers": [
-                {"name": name, **_json_field("value", value)} for name, value in record.headers
-            ],
+            **json_record(record.timestamp, record.key, record.value, record.headers),
         }
         return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
     return write
-
-
-def _json_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text where the bytes are UTF-8, else base64 under another name."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -10,11 +10,15 @@ Invariants:
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
+
+T = TypeVar("T")
 
 
 def print_json(value: object) -> None:
@@ -36,6 +40,14 @@ def say(text: str) -> None:
     """A line for people, on standard error."""
     sys.stderr.write(f"{visible(text)}\n")
     sys.stderr.flush()
+
+
+def progress(items: Iterable[T], text: str, total: int | None = None) -> Iterator[T]:
+    """Pass `items` on, with a bar on standard error where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    yield from track(items, text, total=total, console=Console(stderr=True), transient=True)
 
 
 def visible(text: str) -> str:
