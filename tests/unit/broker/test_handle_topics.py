@@ -68,6 +68,8 @@ def test_two_creates_of_one_name_at_once_are_one_topic(bench: Bench) -> None:
     assert again.result(m.CreateTopicResponse).topic_uuid == uuid
     with pytest.raises(TopicExists):
         other.result(m.CreateTopicResponse)
+    # One opening each: nobody opened the same directory twice.
+    assert [p.leader_epoch for p in bench.describe().partitions] == [1, 1]
 
 
 def test_a_second_create_without_the_request_id_is_refused(bench: Bench) -> None:
