@@ -18,8 +18,6 @@ Invariants:
         once: sequences follow `lane`, and while a batch must be sent again nothing new is.
     R4  A batch leaves at once when somebody waits for it, when nothing is under way to its
         partition or when it is full; else when it has lingered.
-    R5  A request's time ends with the first deadline of its batches, so that nothing leaves
-        after it was said to have failed.
 """
 
 import random
@@ -41,8 +39,9 @@ from ringlog.client.errors import (
     error_from,
 )
 from ringlog.client.lane import MAX_EPOCH, Lane
-from ringlog.client.messages import ProducePartition, ProduceRequest, ProduceResponse
+from ringlog.client.messages import ProduceResponse
 from ringlog.client.metadata import NO_LEADER, MetadataCache
+from ringlog.client.produce_requests import produce_requests
 from ringlog.client.producer_config import ProducerConfig
 from ringlog.client.producer_effects import (
     Closed,
@@ -65,12 +64,6 @@ EMPTY_SLOT_GRACE_MS = 100
 PROOF_MS = 60_000
 """For this long after an acknowledgement a log is trusted to remember the producer. It forgets by
 count, when thousands of other producers have written since."""
-
-REQUEST_BYTES = 8 * 1024 * 1024
-"""Batches are put into one request up to this size, and one always."""
-
-REQUEST_BATCHES = 256
-
 
 _UNKNOWN_OUTCOME = (RequestTimedOut, StorageFailed, InternalError)
 """Answers of a broker after which the batch may be stored all the same."""
@@ -240,7 +233,16 @@ class ProducerCore:
                 if batches := self._advance(lane, now_ms, wall_ms):
                     ready.setdefault(leader, []).extend(batches)
         for leader, batches in ready.items():
-            self._send(leader, batches, now_ms)
+            for batch in batches:
+                batch.outstanding = True
+            self._effects += produce_requests(
+                leader,
+                batches,
+                self._metadata,
+                acks=self._config.wire_acks,
+                timeout_ms=self._request_timeout_ms,
+                now_ms=now_ms,
+            )
 
     def _leader(self, lane: Lane) -> int:
         if lane.idle and lane.open is None:
@@ -352,28 +354,6 @@ class ProducerCore:
         batch.free_records()
         self._effects.append(Closed(batch, batch.body.batch_size_bytes))
         return True
-
-    def _send(self, leader: int, batches: list[Batch], now_ms: int) -> None:
-        first = size_bytes = 0
-        for index, batch in enumerate(batches):
-            full = size_bytes + len(batch.payload) > REQUEST_BYTES
-            if index > first and (full or index - first == REQUEST_BATCHES):
-                self._send_one(leader, batches[first:index], now_ms)
-                first, size_bytes = index, 0
-            size_bytes += len(batch.payload)
-        self._send_one(leader, batches[first:], now_ms)
-
-    def _send_one(self, leader: int, batches: list[Batch], now_ms: int) -> None:
-        left_ms = min(batch.deadline_ms for batch in batches) - now_ms
-        timeout_ms = max(1, min(self._request_timeout_ms, left_ms))
-        rows = []
-        for batch in batches:
-            batch.outstanding = True
-            view = self._metadata.topic(batch.topic)
-            uuid = b"" if view is None else view.topic_uuid
-            rows.append(ProducePartition(batch.topic, uuid, batch.partition))
-        body = ProduceRequest(self._config.wire_acks, timeout_ms, rows)
-        self._effects.append(Produce(leader, body, batches, timeout_ms))
 
     # -- outcomes ---------------------------------------------------------------------------
 

@@ -1,3 +1,5 @@
+"""Which batch a record joins, room by bytes, and many threads at once."""
+
 import random
 import threading
 

@@ -1,3 +1,5 @@
+"""Each call against a broker of one thread: what is sent, and what a retry means."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -1,3 +1,5 @@
+"""Slots, columns and outcome of one batch."""
+
 import threading
 
 import pytest

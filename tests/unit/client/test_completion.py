@@ -1,3 +1,5 @@
+"""Waiting and callbacks, by threads and by signals."""
+
 import logging
 import signal
 import threading

@@ -1,3 +1,5 @@
+"""Addresses and settings: what is taken, and what is said about the rest."""
+
 import pytest
 
 from ringlog.client.config import (

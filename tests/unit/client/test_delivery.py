@@ -1,3 +1,5 @@
+"""The handle of one record."""
+
 import gc
 
 import pytest

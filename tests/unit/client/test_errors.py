@@ -1,3 +1,5 @@
+"""One class per code, and facts a client acts on."""
+
 import pytest
 
 from ringlog.client import errors

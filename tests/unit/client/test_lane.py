@@ -1,3 +1,5 @@
+"""Sequences, epochs and ids of one partition."""
+
 import pytest
 
 from ringlog.client.batch import Batch

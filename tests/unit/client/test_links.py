@@ -1,3 +1,5 @@
+"""The greeting, versions and replies of one connection."""
+
 import pytest
 
 from ringlog.client import wire

@@ -1,3 +1,5 @@
+"""Who leads what, and which answer counts."""
+
 import time
 
 from ringlog.client.errors import ErrorCode, ErrorInfo

@@ -1,3 +1,5 @@
+"""From the record to its offset over a session without sockets."""
+
 import logging
 import random
 

@@ -1,3 +1,5 @@
+"""Settings of the producer: limits, and what one makes of another."""
+
 import pytest
 
 from ringlog.client.errors import InvalidArgument

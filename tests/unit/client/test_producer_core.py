@@ -1,160 +1,25 @@
 """The rules one by one; `tests/property/test_producer_core.py` has the hostile world."""
 
-import random
-
 import pytest
 
 from ringlog.client.batch import Batch
 from ringlog.client.errors import (
     BatchTooLarge,
-    BrokerError,
     Busy,
     ClientClosed,
     DeadlineExceeded,
     DeliveryUnknown,
     InternalError,
-    NoBrokerReachable,
     NotLeader,
     OutOfOrderSequence,
     ProducerFenced,
-    RinglogError,
     StaleTopic,
     UnknownTopic,
 )
-from ringlog.client.messages import (
-    BrokerEndpoint,
-    InitProducerIdRequest,
-    MetadataResponse,
-    PartitionMetadata,
-    ProduceResponse,
-    ProduceResult,
-    TopicMetadata,
-)
-from ringlog.client.metadata import MetadataCache
-from ringlog.client.producer_config import ProducerConfig
-from ringlog.client.producer_core import EMPTY_SLOT_GRACE_MS, PROOF_MS, ProducerCore
-from ringlog.client.producer_effects import Closed, Ended, Produce, WantMetadata, WantProducerId
-from ringlog.client.requests import ANY_BROKER, Answer, Request
-from ringlog.client.retry import Backoff
-from ringlog.storage.record_batch import BatchHeader, check_batch
+from ringlog.client.producer_core import EMPTY_SLOT_GRACE_MS, PROOF_MS
+from ringlog.client.requests import Answer
 from ringlog.storage.record_codec import decode_records
-
-LOST = NoBrokerReachable("the connection was closed")
-
-
-class World:
-    """The core with topic `t` of two partitions, led by broker 1."""
-
-    def __init__(self, **settings: object) -> None:
-        self.now_ms = 0
-        self.wall_ms = 1_000_000
-        self.metadata = MetadataCache()
-        self.sent: list[Produce] = []
-        self.ended: list[Ended] = []
-        self.closed: list[Closed] = []
-        self.wants_metadata = 0
-        self.wants_id = 0
-        self.lead(1, 1)
-        values = {"batch_size": 4, "delivery_timeout_ms": 10_000, "linger_ms": 100, **settings}
-        self.core = ProducerCore(
-            ProducerConfig(**values),  # type: ignore[arg-type]  # by name
-            self.metadata,
-            random.Random(3),
-            backoff=Backoff(50, 1000),
-            request_timeout_ms=1_000,
-            give_up_empty=lambda batch, wall: batch.give_up_empty(wall),
-        )
-
-    def lead(self, *leaders: int, error: BrokerError | None = None) -> None:
-        rows = [PartitionMetadata(p, leader, 1, [1, 2]) for p, leader in enumerate(leaders)]
-        topic = TopicMetadata("t", b"u" * 16, rows, None if error is None else error.info())
-        brokers = [BrokerEndpoint(1, "a:1"), BrokerEndpoint(2, "b:2")]
-        self.metadata.apply(MetadataResponse("c", 1, brokers, [topic]))
-
-    def open(self, *values: bytes, partition: int = 0) -> Batch:
-        batch = Batch("t", partition, 4, self.now_ms)
-        batch.deadline_ms = self.now_ms + 10_000
-        for value in values or (b"x",):
-            batch.values[next(batch.slots)] = value
-        self.core.on_opened(batch, self.now_ms)
-        self.turn()
-        return batch
-
-    def turn(self) -> None:
-        due_ms = self.core.next_deadline_ms()
-        if due_ms is not None and due_ms <= self.now_ms:
-            self.core.on_deadline(self.now_ms)
-        self.core.turn(self.now_ms, self.wall_ms)
-        for effect in self.core.take_effects():
-            match effect:
-                case Produce():
-                    carrier = Request(
-                        ANY_BROKER,
-                        InitProducerIdRequest(),
-                        timeout_ms=1,
-                        on_done=lambda _a, _n: None,
-                    )
-                    carrier.sent = True
-                    for batch in effect.batches:
-                        batch.carrier = carrier
-                    self.sent.append(effect)
-                case Ended():
-                    self.ended.append(effect)
-                    effect.batch.finish(effect.base_offset, effect.error)
-                case Closed():
-                    self.closed.append(effect)
-                case WantProducerId():
-                    self.wants_id += 1
-                case WantMetadata():
-                    self.wants_metadata += 1
-
-    def give_id(self, number: int = 7) -> None:
-        self.core.on_producer_id(number, 0)
-        self.turn()
-
-    def wait(self, ms: int) -> None:
-        until_ms = self.now_ms + ms
-        while (due_ms := self.core.next_deadline_ms()) is not None and due_ms <= until_ms:
-            self.now_ms = max(self.now_ms, due_ms)
-            self.turn()
-        self.now_ms = until_ms
-        self.turn()
-
-    def take(self) -> Produce:
-        assert len(self.sent) == 1, f"{len(self.sent)} requests"
-        return self.sent.pop()
-
-    def answer(self, produce: Produce, *results: int | RinglogError) -> None:
-        rows = [
-            ProduceResult(one, 0) if isinstance(one, int) else ProduceResult(-1, 0, info(one))
-            for one in results
-        ]
-        self.core.on_produced(produce, Answer(ProduceResponse(rows)), self.now_ms)
-        self.turn()
-
-    def fail(self, produce: Produce, error: RinglogError, *, sent: bool = True) -> None:
-        self.core.on_produced(produce, Answer(error=error, sent=sent, lost=sent), self.now_ms)
-        self.turn()
-
-    def proven(self) -> None:
-        """A first batch was acknowledged: several may now be under way."""
-        self.open()
-        self.give_id()
-        self.answer(self.take(), 0)
-        self.ended.clear()
-
-    def error_of(self, batch: Batch) -> RinglogError | None:
-        assert batch.done, "it has not ended"
-        return batch.error
-
-
-def info(error: RinglogError):  # type: ignore[no-untyped-def]  # noqa: ANN201 of any broker error
-    assert isinstance(error, BrokerError)
-    return error.info()
-
-
-def header(batch: Batch) -> BatchHeader:
-    return check_batch(batch.payload, max_bytes=1 << 20)
+from tests.unit.client.producer_world import LOST, World, header
 
 
 def test_the_first_batch_asks_for_an_id_and_leaves_with_it() -> None:
@@ -261,18 +126,6 @@ def test_batches_for_one_leader_share_a_request() -> None:
     assert [row.partition for row in produce.body.partitions] == [0, 1]
     world.answer(produce, 0, Busy("full"))
     assert (first.done, second.done) == (True, False)
-
-
-def test_requests_are_bounded_by_bytes() -> None:
-    world = World(batch_bytes=4 << 20)
-    world.lead(*[1] * 5)
-    for partition in range(5):
-        batch = Batch("t", partition, 4, 0)
-        batch.deadline_ms = 10_000
-        batch.values[next(batch.slots)] = b"x" * (3 << 20)
-        world.core.on_opened(batch, 0)
-    world.give_id()
-    assert [len(produce.batches) for produce in world.sent] == [2, 2, 1]
 
 
 def test_a_retry_keeps_the_sequence_and_waits_its_pause() -> None:
@@ -394,14 +247,6 @@ def test_a_deadline_behind_clean_refusals_is_a_clean_failure() -> None:
     error = world.error_of(batch)
     assert type(error) is DeadlineExceeded
     assert "no room" in error.cause
-
-
-def test_a_request_never_outlives_its_batches() -> None:
-    world = World()
-    world.open()
-    world.wait(9_500)
-    world.give_id()
-    assert world.take().timeout_ms == 500
 
 
 def test_a_deadline_while_the_request_still_waits_to_leave_is_a_clean_failure() -> None:

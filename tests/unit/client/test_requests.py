@@ -1,3 +1,5 @@
+"""Requests and answers as values."""
+
 import pytest
 
 from ringlog.client.errors import Busy, InternalError

@@ -1,3 +1,5 @@
+"""Pauses between attempts."""
+
 import random
 
 import pytest

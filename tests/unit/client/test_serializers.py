@@ -1,3 +1,5 @@
+"""Values, keys and headers to bytes."""
+
 import pytest
 
 from ringlog.client.errors import InvalidArgument, SerializationFailed

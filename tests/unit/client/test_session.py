@@ -1,3 +1,5 @@
+"""Routing, deadlines, retries and metadata over brokers that are values."""
+
 import pytest
 
 from ringlog.client.errors import (

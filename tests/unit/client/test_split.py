@@ -1,3 +1,5 @@
+"""A batch in two."""
+
 import pytest
 
 from ringlog.client.batch import Batch

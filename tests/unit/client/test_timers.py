@@ -1,3 +1,5 @@
+"""Calls to make later."""
+
 from ringlog.client.timers import Timers
 
 

@@ -1,3 +1,5 @@
+"""Headers, and bytes that are none."""
+
 import msgspec
 import pytest
 
