@@ -43,6 +43,7 @@ from ringlog.storage.compression import (
 from ringlog.storage.errors import CorruptBatch, TooLarge
 from ringlog.storage.record_batch import (
     HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
     MAX_RECORD_COUNT,
     MIN_RECORD_BYTES,
     NO_EPOCH,
@@ -417,7 +418,7 @@ def _read_head(
         else:
             raw, position = read_raw_varint(data, position - 1, MAX_VARINT64_BYTES)
     timestamp = header.base_timestamp + ((raw >> 1) ^ -(raw & 1))
-    if header.has_append_time:
+    if header.attributes & LOG_APPEND_TIME_FLAG:
         timestamp = header.max_timestamp
     if not -_INT64_END <= timestamp < _INT64_END:
         raise CorruptBatch("a timestamp passes 64 bits")
@@ -432,8 +433,12 @@ def _read_head(
     delta = raw >> 1
     if raw & 1 or delta <= previous:
         raise CorruptBatch(f"offset delta {(raw >> 1) ^ -(raw & 1)} follows {previous}")
-    key, position = _read_field(data, position, end)
-    return timestamp, delta, key, position
+    raw = data[position]
+    stop = position + 1 + (raw >> 1)
+    if raw & 0x81 or stop > end:
+        key, position = _read_field(data, position, end)
+        return timestamp, delta, key, position
+    return timestamp, delta, data[position + 1 : stop], stop
 
 
 def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
