@@ -14,7 +14,7 @@ from ringlog.storage.data_directory import (
 )
 from ringlog.storage.errors import DamagedState, DirectoryInUse, WrongDirectory
 from ringlog.storage.files import Directory
-from ringlog.storage.real_files import RealDirectory
+from ringlog.storage.real_files import FlockedDirectory, RealDirectory
 from ringlog.storage.simulated_files import SimulatedCrash, SimulatedDisk
 from ringlog.storage.state_file import encode_state, load_state, write_state
 from ringlog.storage.types import BrokerId
@@ -82,6 +82,18 @@ def test_files_of_somebody_else_are_not_touched(absent: Directory) -> None:
     assert absent.path in str(refused.value)
     assert refused.value.hint
     assert absent.names() == ["family-photos"]
+
+
+def test_files_that_came_before_the_lock_was_had_are_not_touched(tmp_path: Path) -> None:
+    class Filled(RealDirectory):
+        def lock(self) -> FlockedDirectory:
+            put(self, "family-photos", b"x")
+            return super().lock()
+
+    directory = Filled(tmp_path / "data")
+    with pytest.raises(WrongDirectory, match="family-photos"):
+        open_data_directory(directory, cluster_id=None, broker_id=ONE, rng=random.Random(1))
+    assert directory.names() == ["family-photos", "lock"]
 
 
 def test_the_mode_of_somebody_elses_directory_stays(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """What every implementation of the file seam does, real, in memory and simulated."""
 
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,15 @@ def absent(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
 def root(absent: Directory) -> Directory:
     absent.create()
     return absent
+
+
+@pytest.fixture
+def many_switches() -> Iterator[None]:
+    """Threads take turns so often that a missing lock shows."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 def content(directory: Directory, name: str) -> bytes:
@@ -390,7 +400,7 @@ def test_one_lock_at_a_time(root: Directory) -> None:
         root.subdirectory("absent").lock()
 
 
-def test_reads_run_beside_appends(root: Directory) -> None:
+def test_reads_run_beside_appends(root: Directory, many_switches: None) -> None:
     """Each read sees whole what was appended before it began."""
     file = root.open("a", create=True)
     others = [root.open(f"other-{n}", create=True) for n in range(6)]
