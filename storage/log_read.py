@@ -92,7 +92,8 @@ class ReadPlan:
             ReadFailed: the disk cannot give it back.
         """
         try:
-            return self._read(cached_only=cached_only)
+            found = self._read(cached_only=cached_only)
+            return None if self._is_stale() else found
         except BrokenChain as error:
             if self._is_stale():
                 return None

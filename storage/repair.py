@@ -16,12 +16,15 @@ Invariants:
 Source: design of ringlog's log, "Recovery".
 """
 
+import itertools
+from collections.abc import Iterator
+
 import msgspec
 
 from ringlog.storage.batch_scan import SCAN_READ_BYTES
 from ringlog.storage.durable_marks import DurableMarks, Mark
 from ringlog.storage.errors import StorageError
-from ringlog.storage.files import Directory
+from ringlog.storage.files import Directory, File
 from ringlog.storage.findings import COPY_INFIX, Finding, PartitionVerdict, Severity
 from ringlog.storage.partition_identity import PARTITION_IDENTITY_NAME
 from ringlog.storage.raft_log import RAFT_LOG_NAME, RaftLog, encode_entry, scan_entries
@@ -34,6 +37,7 @@ from ringlog.storage.segment import (
     segment_name,
 )
 from ringlog.storage.start_state import START_STATE_NAME, load_start_state
+from ringlog.storage.state_file import TEMPORARY_SUFFIX
 from ringlog.storage.types import LeaderEpoch, Offset, Position
 from ringlog.storage.verify import verify_partition
 
@@ -168,7 +172,7 @@ def _cuts(
         if base == last
         else Cut(segment_name(base), 0, size)
         for base, size in sizes.items()
-        if base > last or (base == last and position < size)
+        if size and (base > last or (base == last and position < size))
     ]
     return last, position, cuts
 
@@ -226,21 +230,58 @@ def apply_repair(directory: Directory, marks: DurableMarks, plan: RepairPlan) ->
 
 
 def _copy(directory: Directory, cut: Cut) -> None:
-    source, copy = directory.open(cut.name), directory.open(cut.copy_name, create=True)
+    """Copy what will be cut, flushed, under a name that no other copy has."""
+    source = directory.open(cut.name)
     try:
-        copy.truncate(0)
-        done = 0
-        while done < cut.size_bytes:
-            wanted = min(SCAN_READ_BYTES, cut.size_bytes - done)
-            data = source.pread(wanted, cut.position + done)
-            if not data:
-                break
-            copy.pwrite([data], done)
-            done += len(data)
-        copy.sync()
+        for name in _copy_names(cut):
+            if not directory.exists(name):
+                _write_copy(directory, name, source, cut)
+                return
+            if _is_copied(directory, name, source, cut):
+                return
     finally:
         source.close()
+
+
+def _copy_names(cut: Cut) -> Iterator[str]:
+    yield cut.copy_name
+    for number in itertools.count(2):
+        yield f"{cut.copy_name}.{number}"
+
+
+def _write_copy(directory: Directory, name: str, source: File, cut: Cut) -> None:
+    temporary = f"{name}{TEMPORARY_SUFFIX}"
+    copy = directory.open(temporary, create=True)
+    try:
+        copy.truncate(0)
+        for at, data in _pieces(source, cut):
+            copy.pwrite([data], at)
+        copy.sync()
+    finally:
         copy.close()
+    # A copy that has its name is whole.
+    directory.rename(temporary, name)
+
+
+def _is_copied(directory: Directory, name: str, source: File, cut: Cut) -> bool:
+    copy = directory.open(name)
+    try:
+        if copy.size_bytes() != cut.size_bytes:
+            return False
+        return all(copy.pread(len(data), at) == data for at, data in _pieces(source, cut))
+    finally:
+        copy.close()
+
+
+def _pieces(source: File, cut: Cut) -> Iterator[tuple[int, bytes]]:
+    """Yield what will be cut, piece by piece, with its place in the copy."""
+    at = 0
+    while at < cut.size_bytes:
+        data = source.pread(min(SCAN_READ_BYTES, cut.size_bytes - at), cut.position + at)
+        if not data:
+            return
+        yield at, data
+        at += len(data)
 
 
 def _cut(directory: Directory, cut: Cut) -> None:

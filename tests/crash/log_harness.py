@@ -191,9 +191,13 @@ class Harness:
         self.model.log_start = max(self.model.log_start, offset)
 
     def reset(self, ahead: int, own: int, inside: int) -> None:
-        """Take the log of a leader that begins `ahead` offsets behind the end of this one."""
+        """Take the log of a leader that begins `ahead` offsets behind the end of this one.
+
+        Before it, where `ahead` is negative: this log is a longer one that has no future.
+        """
         end = self.model.end
-        base = Position(Offset(end.offset + ahead), end.own + own)
+        offset = max(self.log.base.offset, end.offset + ahead)
+        base = Position(Offset(offset), end.own + own)
         start = StartState(
             base_offset=base.offset,
             base_own=base.own,
@@ -401,7 +405,7 @@ def random_step(harness: Harness, rng: random.Random) -> None:
         # What is committed is never cut; what is only acked here may be.
         harness.truncate(rng.choice(model.edges()[-8:]))
     elif roll < 0.925:
-        harness.reset(rng.randrange(4), rng.randrange(3), rng.choice([0, 0, 2]))
+        harness.reset(rng.randrange(-12, 4), rng.randrange(3), rng.choice([0, 0, 2]))
     elif roll < 0.97:
         lowest, highest = model.log_start, model.acked.offset
         if lowest < highest:

@@ -43,6 +43,7 @@ def fill(harness: Harness) -> None:
     harness.flush()
     harness.append(1, None, 400, 10)
     harness.append(3, 2, 410, 10)
+    harness.append_voters(["b", "c"])
     harness.flush()
     assert len(list(harness.log._segments)) == 2
     assert harness.log.base.offset > 0

@@ -72,7 +72,7 @@ class LogMachine(RuleBasedStateMachine):
         if lowest < highest:
             self.harness.move_log_start(Offset(lowest + int(at * (highest - lowest))))
 
-    @rule(ahead=st.integers(0, 3), own=st.integers(0, 2), inside=st.integers(0, 3))
+    @rule(ahead=st.integers(-9, 3), own=st.integers(0, 2), inside=st.integers(0, 3))
     def reset(self, ahead: int, own: int, inside: int) -> None:
         self.harness.reset(ahead, own, inside)
 

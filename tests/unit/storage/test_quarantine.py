@@ -68,6 +68,8 @@ def test_cut_off_anywhere_it_never_leaves_a_shorter_log() -> None:
             quarantine(disk)
         for mode in (KILL, LOSE_ALL, POWER_CUT):
             image = disk.crash(random.Random(call), mode)
+            directory = image.directory().subdirectory(NAME)
+            assert directory.exists("start-state") or load_raft_state(directory).life == 1
             try:
                 _marks, opened = open_on(image)
             except DamagedState:

@@ -227,10 +227,58 @@ def test_what_lies_above_the_mark_is_written_again_before_it_counts() -> None:
     harness.append(1, None, 1)
     harness.write_only()
     disk = harness.disk.image(NOWHERE, KILL)
-    _marks, opened = open_on(disk)
+    marks, opened = open_on(disk)
     assert opened.log.end == harness.log.end
+    mark = marks.get(IDENTITY.mark_key)
+    assert mark is not None
+    assert mark.position == opened.log.end  # from now on it is damage that cuts it
     assert opened.report.rewritten_bytes == len(harness.model.entries[-1].data)
     assert any("wrote" in note for note in opened.report.notes())
     _marks, again = open_on(disk.crash(NOWHERE, LOSE_ALL))
     check(again.log, harness.model.versions())
     assert again.log.end == harness.log.end
+
+
+def test_a_truncation_that_was_killed_does_not_come_undone_behind_a_clean_mark() -> None:
+    """The log is as long as its clean mark says, but the cut was never flushed."""
+    for call in range(1, 9):
+        harness = filled()
+        harness.restart_cleanly()
+        end = harness.log.end
+        harness.append(1, None, 1)
+        job = harness.log.take_job()
+        assert job is not None
+        job.write()
+        job.sync()
+        harness.log.on_job_done(job)
+        harness.log.truncate(end)
+        job = harness.log.take_job()
+        assert job is not None
+        harness.disk.crash_at(harness.disk.call_count + call, after=False)
+        try:
+            job.write()
+        except SimulatedCrash:
+            killed = harness.disk.crash(NOWHERE, KILL)
+            _marks, opened = open_on(killed)
+            _marks, again = open_on(killed.crash(NOWHERE, LOSE_ALL))
+            assert again.log.end == opened.log.end
+
+
+def test_what_was_cut_never_comes_back() -> None:
+    """A good batch behind a torn one must not follow the one that takes its place."""
+    harness = Harness(SimulatedDisk())
+    harness.start()
+    harness.append_own()
+    harness.flush()
+    harness.append(1, None, 1)
+    harness.append(1, None, 1)
+    harness.write_only()
+    disk = harness.disk.image(NOWHERE, KILL)
+    disk.damage(f"{NAME}/{segment_name(Offset(0))}", 70, b"?")
+    marks, opened = open_on(disk)
+    harness.take_over(opened, marks, disk)
+    assert opened.log.end.offset == 0
+    harness.append(1, None, 1)  # as long as the one that was torn
+    harness.write_only()
+    _marks, again = open_on(disk.crash(NOWHERE, KILL))
+    assert again.log.end.offset == 1

@@ -156,4 +156,16 @@ def test_a_repair_may_be_cut_anywhere_and_the_copy_is_there_before_anything_goes
             assert opened.log.end == plan.end
             directory = again.directory().subdirectory(NAME)
             copies = [n for n in directory.names() if ".damaged-" in n]
-            assert len(copies) == len(plan.cuts)
+            sizes = [directory.open(name).size_bytes() for name in copies]
+            assert sorted(sizes) == sorted(cut.size_bytes for cut in plan.cuts)
+
+
+def test_a_second_repair_leaves_the_copy_of_the_first_one_alone() -> None:
+    _harness, disk = with_indexes()
+    directory = disk.directory().subdirectory(NAME)
+    name = f"{segment_name(Offset(0))}.damaged-0"
+    directory.open(name, create=True).pwrite([b"older"], 0)
+    disk.damage(f"{NAME}/{segment_name(Offset(0))}", 70, b"\xff")
+    plan = repair(disk)
+    assert directory.open(name).pread(100, 0) == b"older"
+    assert directory.open(f"{name}.2").size_bytes() == plan.cuts[0].size_bytes

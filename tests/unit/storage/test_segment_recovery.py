@@ -2,12 +2,15 @@
 
 import random
 
+import pytest
+
+from ringlog.storage.errors import DamagedLog
 from ringlog.storage.segment import segment_name
 from ringlog.storage.segment_recovery import RecoveryReport
 from ringlog.storage.simulated_files import Call, SimulatedDisk
 from ringlog.storage.types import LOG_BEGIN, Offset, Position
 from tests.crash.log_harness import KILL, NAME, Harness, check, open_on
-from tests.unit.storage.test_recovery import filled
+from tests.unit.storage.test_recovery import filled, stopped
 
 NOWHERE = random.Random(0)
 
@@ -36,6 +39,15 @@ def test_a_closed_segment_without_a_good_seal_is_read_and_sealed_again() -> None
     check(opened.log, harness.model.versions())
     assert name in opened.report.rebuilt
     assert directory.exists(name)
+
+
+def test_a_closed_segment_that_is_too_short_is_refused_at_the_start() -> None:
+    disk = stopped()
+    directory = disk.directory().subdirectory(NAME)
+    name = segment_name(Offset(0))
+    directory.open(name).truncate(directory.open(name).size_bytes() - 1)
+    with pytest.raises(DamagedLog, match=name):
+        open_on(disk)
 
 
 def test_a_hole_above_the_mark_ends_the_log_and_below_it_is_damage() -> None:
