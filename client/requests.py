@@ -83,6 +83,7 @@ class Request:
     __slots__ = (
         "address",
         "api",
+        "attempt_timer",
         "attempts",
         "body",
         "correlation_id",
@@ -142,3 +143,10 @@ class Request:
         self.last_error: RinglogError | None = None
         self.first_ms: int | None = None
         self.timer: TimedCall | None = None
+        self.attempt_timer: TimedCall | None = None
+
+    def cancel_timers(self) -> None:
+        """It has ended: nothing is due any more."""
+        for timer in (self.timer, self.attempt_timer):
+            if timer is not None:
+                timer.cancel()

@@ -48,6 +48,12 @@ from ringlog.client.timers import TimedCall, Timers
 from ringlog.client.wire import MalformedFrame
 from ringlog.storage.types import Buffer
 
+ATTEMPTS_IN_TIME = 3
+"""A request that may be repeated is, when this part of its time has passed without an answer."""
+
+MIN_ATTEMPT_MS = 1_000
+"""But not before this: a broker may be slow."""
+
 
 class Session:
     """See the module. One thread at a time."""
@@ -163,7 +169,7 @@ class Session:
         waiting = list(link.queue)
         link.queue.clear()
         for request in waiting:
-            self._send(link, request)
+            self._send(link, request, now_ms)
         self._retry_unrouted(now_ms)
 
     def _on_dropped(self, link: Link, waiting: list[Request], now_ms: int) -> None:
@@ -193,7 +199,7 @@ class Session:
     def _route_anywhere(self, request: Request, now_ms: int) -> None:
         ready = self._pool.any_ready()
         if ready is not None:
-            self._send(ready, request)
+            self._send(ready, request, now_ms)
             return
         self._unrouted[request] = None
         if not self._pool.greeted and request.first_ms is None:
@@ -226,7 +232,7 @@ class Session:
         # advertised one may be out of reach from here.
         ready = self._pool.ready_broker(broker_id)
         if ready is not None:
-            self._send(ready, request)
+            self._send(ready, request, now_ms)
             return
         endpoint = self.metadata.endpoint(broker_id)
         if endpoint is None:
@@ -236,7 +242,7 @@ class Session:
 
     def _route_to(self, link: Link, request: Request, now_ms: int) -> None:
         if link.state is LinkState.READY:
-            self._send(link, request)
+            self._send(link, request, now_ms)
         elif link.state is not LinkState.IDLE:
             link.queue.append(request)
         elif now_ms >= link.retry_at_ms:
@@ -319,7 +325,7 @@ class Session:
 
     # -- one attempt and its end ------------------------------------------------------------
 
-    def _send(self, link: Link, request: Request) -> None:
+    def _send(self, link: Link, request: Request, now_ms: int) -> None:
         if request.done:
             return
         self._last_id += 1
@@ -335,8 +341,23 @@ class Session:
         self._pool.effects.append(Send(link.address, frames))
         if request.silent:
             self._finish(request, Answer(address=link.address))
-        else:
-            link.in_flight[request.correlation_id] = request
+            return
+        link.in_flight[request.correlation_id] = request
+        if request.retry:
+            correlation_id = request.correlation_id
+            wait_ms = max(MIN_ATTEMPT_MS, request.timeout_ms // ATTEMPTS_IN_TIME)
+            if request.attempt_timer is not None:
+                request.attempt_timer.cancel()
+            request.attempt_timer = self._timers.at(
+                now_ms + wait_ms, lambda now: self._attempt_late(link, correlation_id, now)
+            )
+
+    def _attempt_late(self, link: Link, correlation_id: int, now_ms: int) -> None:
+        request = link.in_flight.pop(correlation_id, None)
+        if request is not None:
+            request.lost = True
+            late = DeadlineExceeded(f"no answer from {link.address}")
+            self._attempt_failed(request, late, now_ms)
 
     def _on_reply(
         self,
@@ -396,6 +417,5 @@ class Session:
         if not request.done:
             request.done = True
             request.frames = ()
-            if request.timer is not None:
-                request.timer.cancel()
+            request.cancel_timers()
             self._pool.effects.append(Answered(request, answer))

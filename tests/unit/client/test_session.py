@@ -175,6 +175,19 @@ def test_a_lost_connection_is_retried_and_the_answer_says_that_one_was_lost() ->
     assert (answer.error, answer.lost) == (None, True)
 
 
+def test_an_answer_that_got_lost_is_asked_for_again() -> None:
+    world = ready()
+    request = world.ask(ANY_BROKER, ID, timeout_ms=6_000)
+    world.take(ApiKey.INIT_PRODUCER_ID)
+    world.wait(1_999)
+    assert world.inbox == []
+    world.wait(200)
+    world.reply(world.take(ApiKey.INIT_PRODUCER_ID), GIVEN)
+    answer = world.answer_of(request)
+    assert answer is not None
+    assert (answer.error, answer.lost) == (None, True)
+
+
 def test_a_single_attempt_ends_with_the_connection() -> None:
     world = ready()
     request = world.ask(AtBroker(1), ID, retry=False)
