@@ -3,13 +3,10 @@
 `assert_all_read(data, ours)` is the comparison: every reader gets the same bytes, each must find
 the CRC good, and all must agree on each header field and record. Bytes may be one batch or
 any number, such as a whole segment file.
-
-aiokafka opens lz4 only with cramjam installed, which the tests do not ask for, so compressed
-batches are held against kafka-python alone.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -117,21 +114,13 @@ def read_with_aiokafka(data: bytes) -> list[ForeignBatch]:
     return _read(AiokafkaRecords(data))
 
 
-Reader = Callable[[bytes], list[ForeignBatch]]
-
-
-def foreign_readers(data: bytes) -> list[Reader]:
-    """The readers that have the codecs `data` needs."""
-    codecs = {header.codec for _, header in iter_batches(data)}
-    if CODEC_LZ4 in codecs:
-        return [read_with_kafka_python]
-    return [read_with_kafka_python, read_with_aiokafka]
+FOREIGN_READERS = (read_with_kafka_python, read_with_aiokafka)
 
 
 def assert_all_read(data: bytes) -> list[ForeignBatch]:
     """Read `data` with every reader, ours first; fail on the first difference; return ours."""
     ours = read_with_ringlog(data)
-    for reader in foreign_readers(data):
+    for reader in FOREIGN_READERS:
         theirs = reader(data)
         assert len(theirs) == len(ours), f"{reader.__name__} finds {len(theirs)} batches"
         for mine, other in zip(ours, theirs, strict=True):

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from ringlog.storage.record_batch import check_for_append, read_header
 from ringlog.storage.record_codec import Record, encode_batch, encode_records
-from ringlog.storage.types import Offset
+from ringlog.storage.types import NO_TIMESTAMP, Offset
 from tests.interop import foreign
 from tests.interop.foreign import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, Producer
 from tests.property.record_strategies import record_lists
@@ -120,5 +120,7 @@ def test_any_records_are_written_byte_for_byte_as_theirs(records: list[Record]) 
     # kafka-python writes leader epoch 0 into a produced batch, which lies outside the CRC.
     theirs = foreign.write_with_kafka_python(renumbered)
     assert ours[16:] == theirs[16:]
-    assert foreign.write_with_aiokafka(renumbered) == ours
+    if renumbered[0].timestamp != NO_TIMESTAMP:
+        # aiokafka's builder takes a first timestamp of -1 for "not set yet" and loses it.
+        assert foreign.write_with_aiokafka(renumbered) == ours
     foreign.assert_all_read(ours)
