@@ -1,5 +1,6 @@
 """From header to handler and back: refusals, versions, credit, errors, stopping."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from ringlog.broker.config import BrokerConfig
 from ringlog.broker.dispatch import UNKNOWN_CORRELATION, WRITING_APIS, Dispatcher
-from ringlog.broker.sessions import Sessions, Transit
+from ringlog.broker.sessions import PeerGone, Sessions, Transit
 from ringlog.broker.shell import Reply
 from ringlog.client import wire
 from ringlog.client.errors import Busy, ErrorCode
@@ -28,6 +29,12 @@ METADATA = MetadataRequest(["t"])
 PRODUCE = ProduceRequest(-1, 1000, [ProducePartition("t", b"", 0)])
 
 
+class Stuck:
+    """A reply that never leaves."""
+
+    done = False
+
+
 class Bench:
     """A dispatcher whose answers are collected, with one handler for all APIs."""
 
@@ -36,6 +43,8 @@ class Bench:
         self.calls: list[tuple[Any, list[memoryview], Reply, int]] = []
         self.raises: Exception | None = None
         self.answers = True
+        self.gone = False
+        self.transit: Transit | None = None
         config = BrokerConfig(**settings)  # type: ignore[arg-type]  # only numbers are given
         self.sessions = Sessions(config, self.transmit)
         served = [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.DESCRIBE_TOPIC]
@@ -48,9 +57,11 @@ class Bench:
 
     def transmit(self, peer: bytes, frames: Sequence[Buffer]) -> Transit | None:
         assert peer == PEER
+        if self.gone:
+            raise PeerGone
         header, *payload = [bytes(frame) for frame in frames]
         self.sent.append((wire.decode_response(header), payload))
-        return None
+        return self.transit
 
     def handle(self, request: object, frames: list[memoryview], reply: Reply, now_ms: int) -> None:
         self.calls.append((request, frames, reply, now_ms))
@@ -238,3 +249,30 @@ def test_replies_know_how_much_a_peer_can_take() -> None:
     bench.answers = False
     bench.send(encoded(ApiKey.PRODUCE, PRODUCE))
     assert bench.calls[0][2].room_bytes == BrokerConfig().max_session_outbound_bytes
+
+
+def test_a_client_that_left_while_its_request_waited_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.answers = False
+    bench.send(encoded(ApiKey.METADATA, METADATA))
+    bench.gone = True
+    with caplog.at_level(logging.INFO):
+        bench.calls[0][2].send(Done())
+    assert bench.sessions.drops.vanished == 1
+    assert caplog.text == ""
+
+
+def test_a_reply_dropped_because_its_peer_reads_nothing_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(max_message_bytes=64 * 1024, max_session_outbound_bytes=64 * 1024)
+    bench.transit = Stuck()
+    bench.answers = False
+    for correlation in (1, 2):
+        bench.send(encoded(ApiKey.METADATA, METADATA, correlation=correlation))
+    for call in bench.calls:
+        call[2].send(Done(), [bytes(60_000)])
+    assert bench.sessions.drops.outbound_full == 1
+    assert "does not read its replies" in caplog.text
