@@ -66,34 +66,46 @@ def crash_in_recovery(
     check(opened.log, harness.model.versions())
 
 
-def run_script(seed: int, steps: int) -> tuple[int, set[str]]:
-    """Live `steps` steps, cut at every call; return the number of cuts and the kinds of steps."""
-    rng, crash_rng = random.Random(seed), random.Random(seed + 1)
-    disk = WatchedDisk()
-    harness = Harness(disk)
-    cuts = 0
+class Cutter:
+    """Cuts a life before each call on its disk, which is also after the one before it."""
 
-    def cut_here() -> None:
-        nonlocal cuts
-        cuts += 1
+    def __init__(self, disk: WatchedDisk, seed: int) -> None:
+        self.harness = Harness(disk)
+        self.cuts = 0
+        self._disk = disk
+        self._rng = random.Random(seed)
+
+    def begin(self) -> None:
+        """Cut from now on."""
+        self._disk.watch = self.cut
+
+    def cut(self) -> None:
+        """Try three kinds of crash, and one that is followed by a crash of the recovery."""
+        self.cuts += 1
+        rng, disk = self._rng, self._disk
         for mode in (KILL, LOSE_ALL, POWER_CUT):
-            image = disk.image(crash_rng, mode)
-            recover_and_check(image, harness, crash_rng, killed=mode is KILL)
-        seed_of_image = crash_rng.getrandbits(32)
+            image = disk.image(rng, mode)
+            recover_and_check(image, self.harness, rng, killed=mode is KILL)
+        seed = rng.getrandbits(32)
         crash_in_recovery(
-            disk.image(random.Random(seed_of_image), POWER_CUT),
-            disk.image(random.Random(seed_of_image), POWER_CUT),
-            harness,
-            crash_rng,
+            disk.image(random.Random(seed), POWER_CUT),
+            disk.image(random.Random(seed), POWER_CUT),
+            self.harness,
+            rng,
         )
 
-    disk.watch = cut_here
+
+def run_script(seed: int, steps: int) -> tuple[int, set[str]]:
+    """Live `steps` steps, cut at every call; return the number of cuts and the kinds of steps."""
+    rng, cutter = random.Random(seed), Cutter(WatchedDisk(), seed + 1)
+    harness = cutter.harness
+    cutter.begin()
     harness.start()
     for _step in range(steps):
         random_step(harness, rng)
     harness.flush()
-    cut_here()
-    return cuts, set(harness.seen)
+    cutter.cut()
+    return cutter.cuts, set(harness.seen)
 
 
 ALL_STEPS = {"WriteOwn", "WriteBatches", "Roll", "Truncate", "MoveLogStart", "Reset"}
@@ -107,6 +119,25 @@ def test_every_call_of_two_lives_of_200_steps_may_be_the_last() -> None:
         assert cuts > 500
         seen |= kinds
     assert seen == ALL_STEPS
+
+
+@pytest.mark.parametrize("ahead", [-9, -8, -1, 0, 3])
+def test_a_reset_may_be_cut_at_every_call(ahead: int) -> None:
+    """Also where the log that goes is longer than the begin of the one that comes."""
+    cutter = Cutter(WatchedDisk(), seed=ahead + 20)
+    harness = cutter.harness
+    harness.start()
+    for _i in range(5):
+        harness.append(2, 1, 1, 200)
+    harness.append_own()
+    harness.flush()
+    harness.reset(ahead, 2, 1)
+    cutter.begin()
+    harness.flush()
+    harness.append(1, 1, 1)
+    harness.flush()
+    cutter.cut()
+    assert cutter.cuts > 20
 
 
 @pytest.mark.long

@@ -90,15 +90,16 @@ def test_what_would_wait_for_a_disk_is_not_read_on_the_reactor() -> None:
     assert log.read(Offset(0), 100, end=end, cached_only=True) is None
 
 
-@pytest.mark.parametrize("cut", [20, 46])
-def test_a_plan_that_a_truncation_overtook_answers_none(cut: int) -> None:
-    """Its file is gone, or other batches stand where its own were."""
+@pytest.mark.parametrize(("cut", "appended"), [(20, 3), (46, 3), (46, 0)])
+def test_a_plan_that_a_truncation_overtook_answers_none(cut: int, appended: int) -> None:
+    """Its file is gone, other batches stand where its own were, or nothing does."""
     harness = filled()
     log = harness.log
     plan = log.plan_read(Offset(46), 1000, end=log.end.offset)
     assert plan is not None
     harness.truncate(Position(Offset(cut), 1))
-    harness.append(3, None, 1)
+    if appended:
+        harness.append(appended, None, 1)
     harness.flush()
     assert plan.run(cached_only=False) is None
 

@@ -242,7 +242,9 @@ def test_what_lies_above_the_mark_is_written_again_before_it_counts() -> None:
 def test_a_truncation_that_was_killed_does_not_come_undone_behind_a_clean_mark() -> None:
     """The log is as long as its clean mark says, but the cut was never flushed."""
     for call in range(1, 9):
-        harness = filled()
+        harness = Harness(SimulatedDisk())
+        harness.start()
+        harness.append(1, None, 1)
         harness.restart_cleanly()
         end = harness.log.end
         harness.append(1, None, 1)
