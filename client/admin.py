@@ -28,6 +28,7 @@ from ringlog.client.errors import (
     DeadlineExceeded,
     InvalidArgument,
     InvalidPartitions,
+    OutcomeUnknown,
     RinglogError,
     UnknownTopic,
     error_from,
@@ -304,7 +305,7 @@ class Admin:
         answer = self._ask(route, body)
         if isinstance(answer.error, DeadlineExceeded) and answer.lost:
             error = answer.error
-            raise DeadlineExceeded(
+            raise OutcomeUnknown(
                 f"{error.cause}; it may have been carried out",
                 hint="look before you repeat it",
             )

@@ -13,6 +13,7 @@
         ├── ClientForked            the object belongs to the parent process
         └── DeadlineExceeded        also a TimeoutError
             ├── BufferFull          no room came free in time; the record was not taken
+            ├── OutcomeUnknown      no answer in time: the change may have been carried out
             └── DeliveryUnknown     no answer in time: the record may be stored
 
 Owns texts and facts (retriable, refresh_metadata). Must not know sockets or storage.
@@ -286,6 +287,10 @@ class DeadlineExceeded(ClientError, TimeoutError, retriable=True):
 
 class BufferFull(DeadlineExceeded, retriable=True):
     """No room came free within `max_block_ms`. The record was not taken."""
+
+
+class OutcomeUnknown(DeadlineExceeded, retriable=False):
+    """A change was sent and no answer came in time: it may have been carried out."""
 
 
 class DeliveryUnknown(DeadlineExceeded, retriable=False):

@@ -57,7 +57,7 @@ def running(folder: Path, *, flush: bool = True) -> Iterator[zmq.Socket[bytes]]:
     dealer: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     port = dealer.bind_to_random_port("tcp://127.0.0.1")
     server = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(f"tcp://127.0.0.1:{port}", f"{folder}/raw.log", flush)
+        target=serve, args=(f"tcp://127.0.0.1:{port}", f"{folder}/raw.log", flush), daemon=True
     )
     server.start()
     yield dealer

@@ -3,6 +3,7 @@
 Owns the arithmetic. Must not know what was measured.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,9 +23,9 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` (0 to 1) of all values lie; nearest rank."""
+    """The least value that at least `share` (0 to 1) of all values do not exceed (nearest rank)."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:

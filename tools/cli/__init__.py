@@ -45,14 +45,6 @@ class _Lazy(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            # The reader has seen enough (`| head`): nothing to report, nobody to report to.
-            _silence_stdout()
-            return Exit.DONE
-
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ringlog")
@@ -63,12 +55,13 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit code. Console scripts pass it to `sys.exit`."""
     try:
-        code = cli.main(args=arguments, prog_name="ringlog", standalone_mode=False)
-    except click.exceptions.Abort:
-        return Exit.INTERRUPTED
-    except click.ClickException as error:
-        error.show()
-        return Exit.USAGE
+        code = _run(arguments)
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`): nothing to report, nobody to report to.
+        _silence_stdout()
+        return Exit.DONE
     # The end of every command: any error becomes one line and a code.
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("RINGLOG_DEBUG") and not isinstance(error, KeyboardInterrupt):
@@ -76,6 +69,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(error, KeyboardInterrupt):
             sys.stderr.write(f"ringlog: {one_line(error)}\n")
         return exit_of(error)
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = cli.main(args=arguments, prog_name="ringlog", standalone_mode=False)
+    except click.exceptions.Abort:
+        return Exit.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return Exit.USAGE
+    except SystemExit:
+        # So click ends when it meets a closed pipe.
+        raise BrokenPipeError from None
     return code if isinstance(code, int) else Exit.DONE
 
 

@@ -12,13 +12,24 @@ import enum
 from ringlog.client.errors import (
     BrokerError,
     ClientError,
+    CorruptRecord,
     DeliveryUnknown,
     ErrorCode,
     InvalidArgument,
     NoBrokerReachable,
+    OutcomeUnknown,
     RinglogError,
 )
-from ringlog.storage.errors import CorruptBatch, DamagedLog, DamagedState, StorageError
+from ringlog.storage.errors import (
+    CorruptBatch,
+    DamagedLog,
+    DamagedState,
+    DiskFull,
+    LogDirFailed,
+    ReadFailed,
+    StorageError,
+)
+from ringlog.tools.cli.output import visible
 
 
 class Exit(enum.IntEnum):
@@ -40,10 +51,15 @@ _BY_TYPE: tuple[tuple[type[BaseException], Exit], ...] = (
     (InvalidArgument, Exit.USAGE),
     (NoBrokerReachable, Exit.UNREACHABLE),
     (DeliveryUnknown, Exit.UNKNOWN),
+    (OutcomeUnknown, Exit.UNKNOWN),
+    (CorruptRecord, Exit.DAMAGED),
     (ClientError, Exit.FAILED),
     (DamagedLog, Exit.DAMAGED),
     (DamagedState, Exit.DAMAGED),
     (CorruptBatch, Exit.DAMAGED),
+    (ReadFailed, Exit.FAILED),
+    (LogDirFailed, Exit.FAILED),
+    (DiskFull, Exit.FAILED),
     (RinglogError, Exit.REFUSED),
     (StorageError, Exit.REFUSED),
     (FileNotFoundError, Exit.REFUSED),
@@ -56,16 +72,15 @@ _BY_CODE = {
     ErrorCode.REQUEST_TIMED_OUT: Exit.UNKNOWN,
     ErrorCode.STORAGE_FAILED: Exit.UNKNOWN,
     ErrorCode.INTERNAL: Exit.FAILED,
-    ErrorCode.DISK_FULL: Exit.FAILED,
-    ErrorCode.BUSY: Exit.FAILED,
 }
-"""What a broker answered, where it is neither "not found" nor "refused"."""
+"""What a broker answered, where it is more than "refused" or "not now"."""
 
 
 def exit_of(error: BaseException) -> Exit:
     """The exit code for an error that ended a command."""
     if isinstance(error, BrokerError):
-        return _BY_CODE.get(error.error_code, Exit.REFUSED)
+        usual = Exit.FAILED if error.retriable else Exit.REFUSED
+        return _BY_CODE.get(error.error_code, usual)
     for kind, code in _BY_TYPE:
         if isinstance(error, kind):
             return code
@@ -73,7 +88,7 @@ def exit_of(error: BaseException) -> Exit:
 
 
 def one_line(error: BaseException) -> str:
-    """Cause and hint of an error in one line."""
+    """Cause and hint of an error in one line that is safe for a terminal."""
     match error:
         case RinglogError():
             cause, hint = error.cause, error.hint
@@ -84,4 +99,4 @@ def one_line(error: BaseException) -> str:
         case _:
             cause, hint = f"{type(error).__name__}: {error}", "RINGLOG_DEBUG=1 shows where"
     text = f"{cause}; {hint}" if hint else cause
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))

@@ -8,7 +8,7 @@ Invariants:
     LN2 No more is held than one chunk and one record of at most `max_record_bytes`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from ringlog.client.errors import RecordTooLarge
@@ -16,26 +16,38 @@ from ringlog.client.errors import RecordTooLarge
 CHUNK_BYTES = 1 << 20
 
 
-def records_of(stream: BinaryIO, delimiter: bytes, max_record_bytes: int) -> Iterator[bytes]:
+def records_of(
+    stream: BinaryIO,
+    delimiter: bytes,
+    max_record_bytes: int,
+    on_read: Callable[[int], object],
+) -> Iterator[bytes]:
     """Cut `stream` at each `delimiter`; a last piece without one is a record too.
+
+    `on_read` is told the bytes of each piece that was read.
 
     Raises:
         RecordTooLarge: no delimiter within `max_record_bytes`; the text gives the record's number.
     """
-    rest = b""
+    rest = bytearray()
     number = 0
     while chunk := _read_some(stream):
-        pieces = (rest + chunk).split(delimiter)
-        rest = pieces.pop()
-        number += len(pieces)
-        yield from pieces
+        # Looked through once: a long record that comes in many pieces costs no more than it has.
+        looked_through = max(0, len(rest) - len(delimiter) + 1)
+        on_read(len(chunk))
+        rest += chunk
+        if rest.find(delimiter, looked_through) >= 0:
+            pieces = bytes(rest).split(delimiter)
+            rest = bytearray(pieces.pop())
+            number += len(pieces)
+            yield from pieces
         if len(rest) > max_record_bytes:
             raise RecordTooLarge(
                 f"record {number + 1} of the input is longer than {max_record_bytes} bytes",
                 hint="set --delimiter to what separates your records",
             )
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _read_some(stream: BinaryIO) -> bytes:

@@ -109,7 +109,7 @@ def _verify_all(root: Directory) -> list[PartitionVerdict]:
         log_check.verify_root(root),
         *(
             verify_partition(root.subdirectory(name), marks)
-            for name in progress(names, "verifying", len(names))
+            for name in progress(names, "verifying")
         ),
     ]
 

@@ -3,6 +3,8 @@
 Owns their names, defaults and help texts. Must not know what a command does with them.
 """
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
@@ -12,6 +14,9 @@ from ringlog.client.errors import InvalidArgument
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_ESCAPE = re.compile(r"(\\(?:x[0-9A-Fa-f]{2}|.|$))", re.DOTALL)
+_ESCAPES = {r"\n": b"\n", r"\r": b"\r", r"\t": b"\t", r"\0": b"\0", "\\\\": b"\\"}
 
 BOOTSTRAP_TIMEOUT_MS = 5_000
 """How long a command looks for a broker before it says that there is none."""
@@ -46,12 +51,29 @@ def settings_from(pairs: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def delimiter_from(text: str, name: str = "--delimiter") -> bytes:
-    r"""Bytes of a separator typed by a person: `\n`, `\t`, `\0`, `\xNN` are understood."""
-    try:
-        data = text.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1")
-    except (UnicodeDecodeError, UnicodeEncodeError):
-        data = text.encode()
+def bytes_from(text: str, name: str = "--delimiter") -> bytes:
+    r"""Bytes of a separator typed by a person: `\n \r \t \0 \\ \xNN`, the rest as typed.
+
+    Raises:
+        InvalidArgument: nothing, or another escape.
+    """
+    pieces = _ESCAPE.split(text)
+    # `split` gives plain text and escapes by turns; the shell's own bytes come back unchanged.
+    data = b"".join(
+        _escaped(piece, name) if place % 2 else os.fsencode(piece)
+        for place, piece in enumerate(pieces)
+    )
     if not data:
         raise InvalidArgument(f"{name} is empty", hint=r"for example '\n' or ':'")
     return data
+
+
+def _escaped(escape: str, name: str) -> bytes:
+    if escape in _ESCAPES:
+        return _ESCAPES[escape]
+    if len(escape) == 4:
+        return bytes.fromhex(escape[2:])
+    raise InvalidArgument(
+        f"{name}: {escape!r} is no escape",
+        hint=r"known are \n \r \t \0 \xNN, and \\ for a backslash",
+    )

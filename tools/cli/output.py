@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, messages on standard error.
+"""What commands print: tables for people, JSON for programs, messages and bars elsewhere.
 
 Owns the one rule about untrusted text: control and ANSI bytes reach a terminal escaped, and
 anything else raw. Must not know brokers.
@@ -10,11 +10,11 @@ Invariants:
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -22,13 +22,18 @@ T = TypeVar("T")
 
 
 def print_json(value: object) -> None:
-    """One JSON value on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    """One JSON value on standard output, as one line."""
+    sys.stdout.write(json_line(value))
+
+
+def json_line(value: object) -> str:
+    """`value` as a line. For a terminal in ASCII: JSON alone lets some control codes through."""
+    return json.dumps(value, ensure_ascii=sys.stdout.isatty()) + "\n"
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """A table on standard output. Cells are text, never markup."""
-    table = Table(title=Text(title) if title else None, title_justify="left")
+    table = Table(title=Text(visible(title)) if title else None, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
@@ -42,12 +47,32 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def progress(items: Iterable[T], text: str, total: int | None = None) -> Iterator[T]:
-    """Pass `items` on, with a bar on standard error where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield from items
+@contextmanager
+def bar(text: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """A bar on standard error where that is a terminal and `total` is known.
+
+    Yields what is to be called with each step forward.
+    """
+    if total is None or not sys.stderr.isatty():
+        yield _no_step
         return
-    yield from track(items, text, total=total, console=Console(stderr=True), transient=True)
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(text, total=total)
+        yield lambda count: shown.advance(task, count)
+
+
+def progress(items: Sequence[T], text: str) -> Iterator[T]:
+    """Pass `items` on, with a bar."""
+    with bar(text, len(items)) as advance:
+        for item in items:
+            yield item
+            advance(1)
+
+
+def _no_step(count: int) -> None:
+    """A step where no bar is shown."""
 
 
 def visible(text: str) -> str:

@@ -6,66 +6,83 @@ batches: `BatchProducer` does.
 Invariants:
     PR1 Exit 0 only when every record of the input was acknowledged (with --acks 0: sent).
     PR2 When it ends early, the message gives the number of the first record that is not known
-        to be stored, and whether it may be.
+        to be stored, whether it may be, and how many behind it are.
+    PR3 A failure is noticed with the next record, not at the end of the input.
 """
 
+import os
+import stat
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
 from ringlog.client import BatchProducer, Delivery
-from ringlog.client.errors import DeliveryUnknown, InvalidArgument, RinglogError
+from ringlog.client.errors import (
+    DeadlineExceeded,
+    DeliveryUnknown,
+    InvalidArgument,
+    RinglogError,
+)
 from ringlog.tools.cli.exits import Exit, exit_of, one_line
 from ringlog.tools.cli.lines import records_of
-from ringlog.tools.cli.options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, delimiter_from
-from ringlog.tools.cli.output import say
+from ringlog.tools.cli.options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, bytes_from
+from ringlog.tools.cli.output import bar, say
 
 WINDOW = 200_000
 """Deliveries looked after at once."""
 
 MAX_RECORD_BYTES = 64 << 20
 
+INTERRUPTED_TIMEOUT_S = 5.0
+"""Longest time that Ctrl-C leaves to what is on its way."""
+
 
 class Ledger:
-    """Which records are known to be stored, in input order."""
+    """What became of the records, in input order."""
 
     def __init__(self) -> None:
         self.sent = 0
         self.stored = 0
+        """Records at the begin of the input that are known to be stored, without a gap."""
+        self.stored_behind = 0
+        """Records behind the first that failed, known to be stored; complete after `finish`."""
         self.failed: RinglogError | None = None
-        """First error; what was sent behind it is looked at no more."""
+        """What became of the first record that failed."""
         self.unknown = False
+        """Whether a record that is not counted as stored may be."""
         self._open: deque[Delivery] = deque()
 
     def add(self, delivery: Delivery) -> None:
-        """One more record was taken."""
+        """One more record was taken; account for those that ended, so that a failure shows."""
         self.sent += 1
-        self._open.append(delivery)
-        if len(self._open) >= WINDOW:
-            self.settle(everything=False)
-
-    def settle(self, *, everything: bool) -> None:
-        """Account for ended deliveries; with `everything` wait for all, else for the oldest."""
         waiting = self._open
-        while waiting and self.failed is None:
-            if not everything and len(waiting) < WINDOW and not waiting[0].done():
-                return
-            error = waiting.popleft().exception()
-            if error is None:
+        waiting.append(delivery)
+        while waiting and (len(waiting) >= WINDOW or waiting[0].done()):
+            self._account(waiting.popleft())
+
+    def finish(self) -> None:
+        """Wait for all that is open. May be called again after an interrupt."""
+        while self._open:
+            self._account(self._open[0])
+            self._open.popleft()
+
+    def _account(self, delivery: Delivery) -> None:
+        error = delivery.exception()
+        if error is None:
+            if self.failed is None:
                 self.stored += 1
             else:
-                self.failed = error
-        # One unknown outcome among the rest makes the whole rest unknown.
-        self.unknown = any(
-            isinstance(error, DeliveryUnknown)
-            for error in (self.failed, *(one.exception() for one in waiting if everything))
-        )
+                self.stored_behind += 1
+            return
+        self.unknown = self.unknown or isinstance(error, DeliveryUnknown)
+        if self.failed is None:
+            self.failed = error
 
 
 @click.command(name="produce")
@@ -87,7 +104,9 @@ class Ledger:
     show_default=True,
     help="How a key chooses its partition: as librdkafka, as Java, or by MD5.",
 )
-@click.option("--partition", type=int, help="Default: by key, without one by batch.")
+@click.option(
+    "--partition", type=click.IntRange(min=0), help="Default: by key, without one by batch."
+)
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
@@ -114,8 +133,8 @@ def command(  # noqa: PLR0913  one parameter per option
 
     Example: ringlog produce orders --file orders.log --key-separator :
     """
-    end = delimiter_from(delimiter)
-    separator = None if key_separator is None else delimiter_from(key_separator, "--key-separator")
+    end = bytes_from(delimiter)
+    separator = None if key_separator is None else bytes_from(key_separator, "--key-separator")
     ledger = Ledger()
     start = time.monotonic()
     problem: RinglogError | KeyboardInterrupt | None = None
@@ -131,15 +150,22 @@ def command(  # noqa: PLR0913  one parameter per option
         ) as producer,
     ):
         try:
-            for line in records_of(stream, end, MAX_RECORD_BYTES):
-                key, value = _split(line, separator, ledger.sent + 1)
-                ledger.add(producer.send(topic, value, key=key, partition=partition))
-                if ledger.failed is not None:
-                    break
-        except (RinglogError, KeyboardInterrupt) as error:
+            with bar("sending", _size_of(stream)) as advance:
+                for line in records_of(stream, end, MAX_RECORD_BYTES, advance):
+                    key, value = _split(line, separator, ledger.sent + 1)
+                    ledger.add(producer.send(topic, value, key=key, partition=partition))
+                    if ledger.failed is not None:
+                        break
+                ledger.finish()
+        except RinglogError as error:
             problem = error
-        if not isinstance(problem, KeyboardInterrupt):
-            ledger.settle(everything=True)
+            ledger.finish()
+        except KeyboardInterrupt as error:
+            problem = error
+            # What could not be sent in time has ended then, too: with an error.
+            with suppress(DeadlineExceeded):
+                producer.close(INTERRUPTED_TIMEOUT_S)
+            ledger.finish()
     return _report(ledger, problem, time.monotonic() - start, topic, quiet=quiet)
 
 
@@ -150,6 +176,12 @@ def _opened(path: Path | None) -> Iterator[BinaryIO]:
         return
     with path.open("rb") as stream:
         yield stream
+
+
+def _size_of(stream: BinaryIO) -> int | None:
+    """Bytes of a regular file, None for a pipe or a terminal."""
+    status = os.fstat(stream.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _split(line: bytes, separator: bytes | None, number: int) -> tuple[bytes | None, bytes]:
@@ -172,16 +204,26 @@ def _report(
     *,
     quiet: bool,
 ) -> int:
-    error = ledger.failed or problem
+    interrupted = isinstance(problem, KeyboardInterrupt)
+    error = problem if interrupted else ledger.failed or problem
     if error is None:
         if not quiet:
             rate = ledger.stored / seconds if seconds else 0.0
             say(f"{ledger.stored} records to {topic} in {seconds:.2f} s ({rate:,.0f}/s)")
         return Exit.DONE
-    resume = f"{ledger.stored} records are stored; resume at record {ledger.stored + 1}"
-    if isinstance(error, KeyboardInterrupt):
-        say(f"ringlog produce: interrupted; {resume}, which may be stored already")
+    if not ledger.sent and not interrupted:
+        raise error
+    say(f"ringlog produce: {'interrupted' if interrupted else one_line(error)}; {_where(ledger)}")
+    if interrupted:
         return Exit.INTERRUPTED
-    doubt = ", which may be stored already" if ledger.unknown else ""
-    say(f"ringlog produce: {one_line(error)}; {resume}{doubt}")
     return Exit.UNKNOWN if ledger.unknown else exit_of(error)
+
+
+def _where(ledger: Ledger) -> str:
+    """Where to resume, and what would be stored twice then (PR2)."""
+    text = f"the first {ledger.stored} records are stored; resume at record {ledger.stored + 1}"
+    if ledger.unknown:
+        text += ", which may be stored already, as may those behind it"
+    if ledger.stored_behind:
+        text += f"; {ledger.stored_behind} behind it are stored too and would be stored again"
+    return text

@@ -22,7 +22,7 @@ from ringlog.storage.record_codec import Record, decode_records
 from ringlog.storage.segment import segment_base
 from ringlog.storage.types import NO_PRODUCER_ID, NO_TIMESTAMP
 from ringlog.tools.cli.json_records import json_record
-from ringlog.tools.cli.output import visible_bytes
+from ringlog.tools.cli.output import json_line, visible_bytes
 
 BATCH_TITLE = (
     f"{'offset':>12} {'next':>12} {'byte':>12} {'size':>10} {'records':>8} {'epoch':>6} codec "
@@ -153,7 +153,7 @@ def record_json(path: Path, record: Record) -> str:
     """The record and its place."""
     content = json_record(record.timestamp, record.key, record.value, record.headers)
     row = {"file": str(path), "offset": record.offset, **content}
-    return json.dumps(row, ensure_ascii=False)
+    return json_line(row).rstrip()
 
 
 def _text(data: bytes | None) -> str:

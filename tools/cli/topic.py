@@ -14,7 +14,7 @@ from ringlog.tools.cli.options import (
     json_option,
     settings_from,
 )
-from ringlog.tools.cli.output import print_json, print_table, say
+from ringlog.tools.cli.output import print_json, print_table, say, visible
 
 
 def _admin(bootstrap_servers: str | None) -> Admin:
@@ -61,7 +61,7 @@ def list_topics(bootstrap_servers: str | None, *, as_json: bool) -> None:
         print_json(names)
     else:
         for name in names:
-            click.echo(name)
+            click.echo(visible(name))
 
 
 @command.command()
