@@ -8,7 +8,7 @@ One round:
     2. `write()` each, in the order given
     3. flush all files they left dirty, each once, side by side
     4. wait until the marks of the round before are flushed; `mark()` each job
-    5. begin to flush the marks; post the completions
+    5. post the completions; begin to flush the marks
 
 Invariants:
     FL1 A job is reported as done only after its writes, the flush of its files and its mark.
@@ -24,6 +24,7 @@ Source: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX 
 
 import concurrent.futures
 import logging
+import queue
 import threading
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple
@@ -59,7 +60,7 @@ class _Entry(NamedTuple, Generic[J]):
 
 
 class Flusher:
-    """The flush thread of one broker. `submit` from the reactor thread."""
+    """The flush thread of one broker. `submit` and `close` from the reactor thread."""
 
     def __init__(
         self,
@@ -73,11 +74,12 @@ class Flusher:
         self._post = post
         self._flush_marks = flush_marks
         self._on_failure = on_failure
-        self._ready = threading.Condition()
-        self._entries: list[_Entry[FlushJob]] = []
+        # None wakes the thread for its end.
+        self._entries: queue.SimpleQueue[_Entry[FlushJob] | None] = queue.SimpleQueue()
         self._closing = False
         self.failure: Exception | None = None
         """The first failure; from then on nothing is written (FL2)."""
+        self._marks_put = False
         self._marks: concurrent.futures.Future[None] | None = None
         self._pool = concurrent.futures.ThreadPoolExecutor(sync_threads, "ringlog-sync")
         self._thread = threading.Thread(target=self._loop, name="ringlog-flusher", daemon=True)
@@ -98,26 +100,25 @@ class Flusher:
     ) -> None:
         """Put a job into the next round (`broker.shell.Shell.flush`)."""
         entry = _Entry(partition, job, on_done, sync)
-        with self._ready:
-            if not self._closing:
-                self._entries.append(entry)  # type: ignore[arg-type]  # the pair fits: one J
-                self._ready.notify()
-                return
-        self._post(entry.completion(LogDirFailed("the flusher is closed")))
+        if self._closing:
+            self._post(entry.completion(LogDirFailed("the flusher is closed")))
+            return
+        self._entries.put(entry)  # type: ignore[arg-type]  # job and callback fit: one J
 
     def close(self) -> None:
         """Finish the jobs that wait, flush the last marks, end the threads. Idempotent."""
-        with self._ready:
-            self._closing = True
-            self._ready.notify()
+        self._closing = True
+        self._entries.put(None)
         if self._thread.is_alive():
             self._thread.join()
         self._pool.shutdown(wait=True)
 
-    def run_round(self) -> bool:
-        """One round over what waits now. False: nothing waited. For the thread and tests."""
-        with self._ready:
-            entries, self._entries = self._entries, []
+    def run_round(self, *, wait: bool = False) -> bool:
+        """One round over what waits now; with `wait` until something does or `close` is called.
+
+        For the thread and tests. False: nothing waited.
+        """
+        entries = self._take(wait=wait)
         if not entries:
             return False
         self.rounds += 1
@@ -131,7 +132,27 @@ class Flusher:
                 self._fail(error)
         for place, entry in enumerate(entries):
             self._post(entry.completion(self.failure or refused.get(place)))
+        self._begin_marks_flush()
         return True
+
+    def _take(self, *, wait: bool) -> list[_Entry[FlushJob]]:
+        """What waits, in order, up to the end if that was reached."""
+        entries: list[_Entry[FlushJob]] = []
+        try:
+            entry = self._entries.get(block=wait)
+            while entry is not None:
+                entries.append(entry)
+                entry = self._entries.get_nowait()
+        except queue.Empty:
+            return entries
+        self._entries.put(None)  # the end stays in sight for the round after this one
+        return entries
+
+    def _begin_marks_flush(self) -> None:
+        """Flush the marks of this round beside whatever comes next; nobody waits for it yet."""
+        if self._marks_put and self.failure is None:
+            self._marks_put = False
+            self._marks = self._pool.submit(self._flush_marks)
 
     def finish_marks(self) -> None:
         """Wait until the marks put so far are flushed; a failure counts as any other."""
@@ -140,13 +161,8 @@ class Flusher:
             marks.result()
 
     def _loop(self) -> None:
-        while True:
-            with self._ready:
-                while not self._entries and not self._closing:
-                    self._ready.wait()
-                if not self._entries:
-                    break
-            self.run_round()
+        while self.run_round(wait=True):
+            pass
         try:
             self.finish_marks()
         except Exception as error:  # noqa: BLE001  (as in a round)
@@ -174,7 +190,7 @@ class Flusher:
                 job.mark()
             except DiskFull as error:
                 refused[place] = error
-        self._marks = self._pool.submit(self._flush_marks)
+        self._marks_put = True
         return refused
 
     def _sync_all(self, files: Iterable[File]) -> None:
