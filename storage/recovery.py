@@ -87,7 +87,7 @@ def create_partition(
             file.sync()
             file.close()
         save_start_state(directory, StartState(configuration=tuple(sorted(configuration))))
-    marks.lower(identity.mark_key, Mark(LOG_BEGIN, Offset(0), 0, clean=False))
+    marks.lower(identity.mark_key, Mark(LOG_BEGIN, Offset(0), 0, clean=True))
     save_partition_identity(directory, identity)
 
 
@@ -131,7 +131,7 @@ def open_partition_log(
         finish_reset(disk, fresh)
         fresh.close()
         mark = Mark(start.base, start.base_offset, 0, clean=False)
-    opened = _open_clean(disk, mark, config)
+    opened = _open_clean(disk, mark, config, now_ms)
     if opened is None:
         opened = _recover(disk, mark, config, raft_state, now_ms)
     return opened
@@ -197,7 +197,9 @@ def _read_own_entries(disk: PartitionDisk) -> _OwnEntries:
     return _OwnEntries(raft_log, good_size, data == raft_log.encode())
 
 
-def _open_clean(disk: PartitionDisk, mark: Mark, config: LogConfig) -> OpenedLog | None:
+def _open_clean(
+    disk: PartitionDisk, mark: Mark, config: LogConfig, now_ms: int
+) -> OpenedLog | None:
     """Open without reading segments, or return None when that is in doubt (V5)."""
     start = disk.start
     assert start is not None
@@ -207,7 +209,7 @@ def _open_clean(disk: PartitionDisk, mark: Mark, config: LogConfig) -> OpenedLog
     if not own.is_exact or own.raft_log.end_own != mark.position.own:
         return None
     report = RecoveryReport(clean=True, end=mark.position, mark=mark.position)
-    found = open_clean_segments(disk, mark, own.raft_log, report)
+    found = open_clean_segments(disk, mark, own.raft_log, report, now_ms=now_ms)
     if found is None:
         return None
     # A truncation that was killed may be seen, but not be durable yet.
@@ -237,7 +239,8 @@ def _recover(
     disk.replace_own(raft_log.encode())
     save_raft_state(disk.place.directory, raft_state)
     disk.save_start(start)
-    disk.set_mark(mark_at(report.end, found.segments[-1]))
+    disk.put_mark(mark_at(report.end, found.segments[-1]))
+    disk.marks.flush()
     return _hand_out(disk, config, raft_log, found, report)
 
 

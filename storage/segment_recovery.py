@@ -88,7 +88,7 @@ class FoundSegments(msgspec.Struct):
 
 
 def open_clean_segments(
-    disk: PartitionDisk, mark: Mark, raft_log: RaftLog, report: RecoveryReport
+    disk: PartitionDisk, mark: Mark, raft_log: RaftLog, report: RecoveryReport, *, now_ms: int
 ) -> FoundSegments | None:
     """Take the segments of a log that was closed in order, or return None on any doubt.
 
@@ -108,7 +108,7 @@ def open_clean_segments(
     if _file_size(disk, mark.segment_base) != mark.position_bytes:
         return None
     try:
-        active = _clean_active(disk, mark, raft_log, report)
+        active = _clean_active(disk, mark, raft_log, report, now_ms=now_ms)
     except BrokenChain:
         return None
     segments.append(active)
@@ -135,7 +135,7 @@ def _file_size(disk: PartitionDisk, base: Offset) -> int:
 
 
 def _clean_active(
-    disk: PartitionDisk, mark: Mark, raft_log: RaftLog, report: RecoveryReport
+    disk: PartitionDisk, mark: Mark, raft_log: RaftLog, report: RecoveryReport, *, now_ms: int
 ) -> Segment:
     base, size_bytes = mark.segment_base, mark.position_bytes
     loaded = read_index(disk.place, base)
@@ -150,9 +150,10 @@ def _clean_active(
                 next_offset=covered.next_offset,
                 max_timestamp=covered.max_timestamp,
             )
-    segment = Segment(base, created_ms=0, index=_empty_index(disk, base))
-    _scan_into(disk, segment, size_bytes, raft_log, None)
-    report.rebuilt.append(segment_name(base, ".index"))
+    segment = Segment(base, created_ms=now_ms, index=_empty_index(disk, base))
+    if size_bytes:
+        _scan_into(disk, segment, size_bytes, raft_log, None)
+        report.rebuilt.append(segment_name(base, ".index"))
     return segment
 
 
@@ -173,7 +174,8 @@ def _clean_producers(
         return table
     offset = mark.position.offset
     table.restore(producers_at(offset, disk.place, start, segments, raft_log.epoch_at))
-    report.rebuilt.append(SNAPSHOT_NAME)
+    if offset > start.base_offset:
+        report.rebuilt.append(SNAPSHOT_NAME)
     return table
 
 
