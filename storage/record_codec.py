@@ -29,6 +29,7 @@ Source: Kafka's record, magic 2.
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import msgspec
 
@@ -77,6 +78,8 @@ delta between it and `NO_TIMESTAMP` still fits 7 bytes."""
 
 _TABLE_SIZE = len(PLAIN_HEADS)
 _INT64_END = 2**63
+
+R = TypeVar("R")
 
 
 class Record(msgspec.Struct, gc=False, frozen=True):
@@ -299,6 +302,14 @@ def _time_columns(timestamps: Sequence[int] | int, count: int) -> tuple[int, int
 
 
 def decode_records(
+    buffer: Buffer, position: int = 0, header: BatchHeader | None = None, **options: int
+) -> list[Record]:
+    """`decode_as` with `Record`; `options` are its keywords."""
+    return decode_as(Record, buffer, position, header, **options)
+
+
+def decode_as(
+    make: Callable[..., R],
     buffer: Buffer,
     position: int = 0,
     header: BatchHeader | None = None,
@@ -306,10 +317,11 @@ def decode_records(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     max_ratio: int = DEFAULT_MAX_RATIO,
     from_offset: int | None = None,
-) -> list[Record]:
+) -> list[R]:
     """Decode the records of the batch at `position`, in offset order.
 
     Args:
+        make: called with the fields of `Record` in their order; what it returns is the record.
         buffer: holds the whole batch; keys and values are copied out of it.
         position: of the first byte of the batch.
         header: what `check_batch` returned for it; None: the batch is checked here, CRC included.
@@ -332,7 +344,7 @@ def decode_records(
             )
         if header.record_count * MIN_RECORD_BYTES > len(data):
             raise CorruptBatch(f"{header.record_count} records do not fit {len(data)} bytes")
-        return _read_records(data, header, -1 if from_offset is None else from_offset)
+        return _read_records(data, header, -1 if from_offset is None else from_offset, make)
     except IndexError:
         raise CorruptBatch("the records end inside a record", position=position) from None
     except CorruptBatch as error:
@@ -341,10 +353,11 @@ def decode_records(
 
 
 # The one long function of the codec: a call per field would cost more than all of its work.
-def _read_records(data: bytes, header: BatchHeader, from_offset: int) -> list[Record]:  # noqa: C901, PLR0912, PLR0915
+def _read_records(  # noqa: C901, PLR0912, PLR0915
+    data: bytes, header: BatchHeader, from_offset: int, make: Callable[..., R]
+) -> list[R]:
     """Read all records; IndexError when `data` ends inside one."""
-    make: Callable[..., Record] = Record  # offsets stay plain integers in this loop
-    records: list[Record] = []
+    records: list[R] = []
     base_time = header.max_timestamp if header.has_append_time else header.base_timestamp
     headers_left = MAX_HEADER_COUNT
     delta = -1
