@@ -234,10 +234,10 @@ class Reactor:
 
     def _receive(self) -> bool:
         """Read one message and hand it on. False: there is none."""
-        try:
-            peer = self._socket.recv(zmq.NOBLOCK)
-        except zmq.Again:
+        # Asking costs 1 us; the exception of a recv in vain 12 us, once each turn.
+        if not self._events() & zmq.POLLIN:
             return False
+        peer = self._socket.recv(zmq.NOBLOCK)
         # A ROUTER puts the peer before at least one frame, and all frames of a message arrive
         # together: none of these calls waits.
         first = self._socket.recv(copy=False)
@@ -257,6 +257,11 @@ class Reactor:
             )
         self._deliver(peer, header, frames)
         return True
+
+    def _events(self) -> int:
+        events = self._socket.getsockopt(zmq.EVENTS)
+        assert isinstance(events, int)
+        return events
 
     def _deliver(self, peer: bytes, header: bytes | memoryview, frames: list[memoryview]) -> None:
         assert self._on_message is not None
