@@ -159,3 +159,27 @@ def test_each_document_that_a_source_names_exists() -> None:
 def test_a_missing_document_is_found() -> None:
     text = "see ghost.md, docs/ghost.md, docs/modules.md and README.md"
     assert missing_documents("storage/log.py", text) == ["storage/log.py: ghost.md"] * 2
+
+
+def missing_tests(text: str, present: set[str], functions: set[str]) -> list[str]:
+    """Test files and functions that a text names and that do not exist."""
+    paths = set(re.findall(r"\btests/[\w/]+\.py\b", text)) - present
+    # `test_a_cut_...` stands for every test that begins so.
+    named = set(re.findall(r"::(test_\w+)", text))
+    names = {name for name in named - functions if not (name.endswith("_") and
+             any(function.startswith(name) for function in functions))}  # fmt: skip
+    return sorted(paths | names)
+
+
+def test_each_test_that_the_proof_names_exists() -> None:
+    text = (ROOT / "docs/proof.md").read_text()
+    functions = {
+        name for source in sources() for name in re.findall(r"\bdef (test_\w+)", source.text)
+    }
+    assert_none(missing_tests(text, set(files()), functions))
+
+
+def test_a_proof_that_names_a_missing_test_is_found() -> None:
+    text = "tests/unit/test_ghost.py::test_gone, tests/unit/test_a.py::test_there"
+    found = missing_tests(text, {"tests/unit/test_a.py"}, {"test_there"})
+    assert found == ["test_gone", "tests/unit/test_ghost.py"]
