@@ -261,6 +261,8 @@ class PartitionLog:
         for step in job.steps:
             if isinstance(step, MoveLogStart | Reset):
                 self._start = step.start
+            elif isinstance(step, Roll):
+                self._segments.note_used(step.old)
             elif isinstance(step, Truncate) and step.producers is not None:
                 self._history.bring_back(step.producers, step.offset)
         mark = job.end_mark
@@ -306,6 +308,8 @@ class PartitionLog:
         if offset >= end:
             return None
         segment = self._segments.containing(offset)
+        if segment.is_sealed:
+            self._segments.note_used(segment)
         is_last = segment.base_offset == self._limit_segment
         changes = self.changes
         return ReadPlan(

@@ -93,21 +93,21 @@ class WriteBatches:
 class Roll:
     """The active segment is closed and a new one begins (J5)."""
 
-    __slots__ = ("_at", "_new", "_old", "_producers")
+    __slots__ = ("_at", "_new", "_producers", "old")
 
     def __init__(
         self, old: Segment, new: Segment, at: Position, producers: TableSnapshot | None
     ) -> None:
-        self._old = old
+        self.old = old
         self._new = new
         self._at = at
         self._producers = producers
 
     def run(self, disk: PartitionDisk) -> None:
         """Flush and seal the old segment, then make the new one."""
-        disk.sync_segment(self._old)
-        save_seal(disk.place, self._old)
-        save_index(disk.place, self._old)
+        disk.sync_segment(self.old)
+        save_seal(disk.place, self.old)
+        save_index(disk.place, self.old)
         self._new.create_file(disk.place)
         disk.place.directory.sync()
         if self._producers is not None:

@@ -138,11 +138,12 @@ class Segment:
 
     def file(self, place: Place) -> File:
         """Its open file. On a worker: the first call opens it."""
-        if self._file is None:
+        file = self._file
+        if file is None:
             with place.open_lock:
-                if self._file is None:
-                    self._file = place.directory.open(segment_name(self.base_offset))
-        return self._file
+                file = self._file or place.directory.open(segment_name(self.base_offset))
+                self._file = file
+        return file
 
     def file_if_open(self) -> File | None:
         """Its file if a worker has opened it."""
@@ -172,11 +173,14 @@ class Segment:
         Raises:
             CorruptBatch: it has to be built, and a batch is damaged.
         """
-        if self._index is None:
+        index = self._index
+        if index is None:
             with place.open_lock:
-                loaded = load_index(place, self)
-            self._index = loaded if loaded is not None else self.build_index(place, epoch_at)
-        return self._index
+                index = load_index(place, self)
+            if index is None:
+                index = self.build_index(place, epoch_at)
+            self._index = index
+        return index
 
     def build_index(self, place: Place, epoch_at: EpochAt) -> SparseIndex:
         """Read all batches and return an index of them. Raises CorruptBatch."""

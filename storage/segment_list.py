@@ -1,27 +1,35 @@
 """The segments of one log in order of offset; the last one is the active one.
 
-Owns the order and the look-up by offset. Must not know files or what a segment holds.
+Owns the order, the look-up by offset, and which closed segments keep their index in memory.
+Must not know files or what a segment holds.
 
 Invariants:
     N1  Each segment begins where the one before it ends; all but the last are sealed.
     N2  A log that is not blank has at least one segment.
+    N3  Of the closed segments that were used through here, the last `KEPT_INDEXES` keep their
+        index; others load it again when they are read.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from ringlog.storage.segment import Segment
 from ringlog.storage.types import Offset
+
+KEPT_INDEXES: Final = 4
+"""An index is 1 MiB for a segment full of the smallest batches, and 40 KiB for usual ones."""
 
 
 class SegmentList:
     """Owned by `PartitionLog`; readers on workers get single segments or copies."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_segments", "_used")
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        self._used: dict[Offset, Segment] = {}
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -44,6 +52,15 @@ class SegmentList:
         i = bisect_right(self._bases, offset) - 1
         assert i >= 0, f"offset {offset} lies below the first segment"
         return self._segments[i]
+
+    def note_used(self, segment: Segment) -> None:
+        """Keep the index of a closed segment in memory; the one used longest ago is let go."""
+        self._used.pop(segment.base_offset, None)
+        self._used[segment.base_offset] = segment
+        if len(self._used) > KEPT_INDEXES:
+            oldest = self._used.pop(next(iter(self._used)))
+            if oldest.is_sealed:
+                oldest.replace_index(None)
 
     def append(self, segment: Segment) -> None:
         """Add a new active segment."""

@@ -57,7 +57,11 @@ class Searched(msgspec.Struct, frozen=True):
         return None
 
     def _search_segment(self, segment: Segment, timestamp_ms: int) -> tuple[Offset, int] | None:
+        was_loaded = segment.index_if_loaded() is not None
         index = segment.index(self.place, self.epoch_at)
+        if not was_loaded:
+            # A search may pass through many segments; readers keep the indexes that they need.
+            segment.replace_index(None)
         begin = max(index.at_timestamp(timestamp_ms), index.at_offset(self.begin))
         try:
             return self._search_from(segment, begin, timestamp_ms)

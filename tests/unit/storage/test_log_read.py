@@ -7,6 +7,7 @@ from ringlog.storage.index import Coverage, SparseIndex
 from ringlog.storage.log import PartitionLog
 from ringlog.storage.log_config import LogConfig
 from ringlog.storage.segment import segment_name, write_whole
+from ringlog.storage.segment_list import KEPT_INDEXES
 from ringlog.storage.simulated_files import SimulatedDisk
 from ringlog.storage.types import Offset, Position
 from tests.crash.log_harness import NAME, Harness
@@ -168,3 +169,26 @@ def test_a_length_that_points_beyond_the_segment_is_damage() -> None:
     harness.disk.damage(name, 8, (2**31 - 100).to_bytes(4, "big"))
     with pytest.raises(DamagedLog, match="states 2147483560 bytes"):
         log.read(active.base_offset, 100, end=log.end.offset)
+
+
+def test_closed_segments_that_are_not_read_give_their_index_back() -> None:
+    harness = Harness(SimulatedDisk(), LogConfig(segment_size_bytes=100, retention_ms=-1))
+    harness.start()
+    for _i in range(20):
+        harness.append(1, None, 1)
+        harness.flush()
+    log, end = harness.log, harness.log.end.offset
+
+    def loaded() -> int:
+        return sum(segment.index_if_loaded() is not None for segment in log._segments)
+
+    assert loaded() <= KEPT_INDEXES + 1
+    for _turn in range(2):
+        for offset in range(end):
+            found = log.read(Offset(offset), 1, end=end)
+            assert found is not None
+            assert found.data == data_of(harness, offset, offset + 1)
+        assert loaded() <= KEPT_INDEXES + 1
+    assert log.offset_for_timestamp(1, end=end) == (0, 1)
+    assert log.offset_for_timestamp(2, end=end) is None
+    assert loaded() <= KEPT_INDEXES + 1
