@@ -143,9 +143,11 @@ def _space(answer: DescribeBrokerResponse) -> _Judged:
 def _files(answer: DescribeBrokerResponse) -> _Judged:
     used, limit = answer.open_files, answer.open_files_limit
     text = f"{used} open of {limit} allowed"
-    if limit > 0 and used > 0.9 * limit:
+    if limit < 0:
+        return "files", Level.OK, f"{used} open, no limit"
+    if used > 0.9 * limit:
         return "files", Level.WRONG, f"{text}; raise the limit (ulimit -n) and start again"
-    if 0 < limit < FEW_OPEN_FILES:
+    if limit < FEW_OPEN_FILES:
         return "files", Level.NOTE, f"{text}: few; raise the limit (ulimit -n {FEW_OPEN_FILES})"
     return "files", Level.OK, text
 

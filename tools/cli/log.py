@@ -155,8 +155,10 @@ def _show(verdicts: list[PartitionVerdict]) -> None:
 
 
 def _finding_text(finding: Finding) -> str:
-    text = f"{finding.path} at byte {finding.position}: {finding.text}"
-    if finding.end_offset > finding.first_offset:
+    costs = finding.end_offset > finding.first_offset
+    place = f" at byte {finding.position}" if costs or finding.position else ""
+    text = f"{finding.path}{place}: {finding.text}"
+    if costs:
         lost = "are lost" if finding.severity is Severity.DAMAGE else "were never acknowledged"
         text += f"; offsets {finding.first_offset} to {finding.end_offset} (exclusive) {lost}"
     return text

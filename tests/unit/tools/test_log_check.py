@@ -1,0 +1,101 @@
+"""What is checked beside the partitions, and the claim on a data directory."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ringlog.storage.data_directory import IDENTITY_NAME
+from ringlog.storage.errors import DirectoryInUse, WrongDirectory
+from ringlog.storage.findings import Severity
+from ringlog.storage.real_files import RealDirectory
+from ringlog.tools.cli import log_check
+from tests.unit.tools.data_dir_on_disk import contents, registry, stopped
+
+
+def root_findings(data_dir: Path) -> list[tuple[Severity, str]]:
+    verdict = log_check.verify_root(RealDirectory(data_dir))
+    assert verdict.is_damaged == any(f.severity is Severity.DAMAGE for f in verdict.findings)
+    return [(finding.severity, finding.path) for finding in verdict.findings]
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    stopped(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_a_whole_directory_has_no_findings(data_dir: Path) -> None:
+    assert root_findings(data_dir) == []
+
+
+def test_one_holder_at_a_time_and_the_other_one_learns_who(data_dir: Path) -> None:
+    with log_check.claimed(data_dir):
+        with pytest.raises(DirectoryInUse, match=f"process {os.getpid()} ") as caught:
+            log_check.claimed(data_dir).__enter__()
+        assert "stop that process first" in caught.value.hint
+    with log_check.claimed(data_dir):
+        pass
+
+
+def test_a_directory_that_is_none_of_ours_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(WrongDirectory, match="is no data directory"):
+        log_check.claimed(tmp_path).__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+    with pytest.raises(FileNotFoundError):
+        log_check.claimed(tmp_path / "nowhere").__enter__()
+    with pytest.raises(WrongDirectory):
+        log_check.claimed(tmp_path / "notes").__enter__()
+
+
+@pytest.mark.parametrize("name", ["broker.json", "durable-marks"])
+def test_a_missing_file_is_damage(data_dir: Path, name: str) -> None:
+    (data_dir / name).unlink()
+    assert root_findings(data_dir) == [(Severity.DAMAGE, name)]
+
+
+@pytest.mark.parametrize("name", ["broker.json", "registry.json"])
+def test_one_copy_damaged_is_harmless_both_are_damage(data_dir: Path, name: str) -> None:
+    path = data_dir / name
+    one, other, *_ = path.read_bytes().split(b"\n")
+    path.write_bytes(one + b"\n" + other[:-5] + b"\n")
+    assert root_findings(data_dir) == [(Severity.HARMLESS, name)]
+    path.write_bytes(one[:-5] + b"\n" + other[:-5] + b"\n")
+    assert root_findings(data_dir) == [(Severity.DAMAGE, name)]
+
+
+def test_a_partition_that_the_registry_lists_must_be_there(data_dir: Path) -> None:
+    registry(data_dir, partitions=2)
+    assert root_findings(data_dir) == [(Severity.DAMAGE, "orders-1")]
+    (data_dir / "orders-1").mkdir()
+    assert root_findings(data_dir) == [(Severity.DAMAGE, "orders-1/partition.json")]
+    registry(data_dir, partitions=2, storage="memory")
+    assert root_findings(data_dir) == []
+
+
+def test_names_of_partitions_are_those_with_an_identity(data_dir: Path) -> None:
+    (data_dir / "lost+found").mkdir()
+    assert log_check.partition_names(RealDirectory(data_dir)) == ["orders-0"]
+
+
+def test_a_plan_without_marks_makes_no_file(data_dir: Path) -> None:
+    (data_dir / "durable-marks").unlink()
+    before = contents(data_dir)
+    root = RealDirectory(data_dir)
+    assert log_check.open_marks(root) is None
+    plan = log_check.plan_of(root, "orders-0", None)
+    assert plan is not None
+    assert plan.refusal == ""
+    assert contents(data_dir) == before
+
+
+def test_files_are_made_by_the_directory_s_owner_only(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_check.check_owner(data_dir)
+    owner = (data_dir / IDENTITY_NAME).stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(WrongDirectory, match=f"belongs to user {owner}") as caught:
+        log_check.check_owner(data_dir)
+    assert f"sudo -u '#{owner}'" in caught.value.hint
