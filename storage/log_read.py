@@ -22,7 +22,7 @@ from ringlog.storage.batch_scan import BrokenChain, EpochAt, check_at, check_roo
 from ringlog.storage.errors import FileMissing
 from ringlog.storage.index import SparseIndex
 from ringlog.storage.producer_replay import damaged_log
-from ringlog.storage.record_batch import HEADER_SIZE, peek_size
+from ringlog.storage.record_batch import HEADER_SIZE, end_of_stored, peek_size
 from ringlog.storage.segment import Place, Segment
 from ringlog.storage.types import Offset
 
@@ -164,22 +164,32 @@ class ReadPlan:
             Begin in `data` of what is taken, or -1 when the wanted batch is not whole there; end
             of the last batch checked; the offset behind it.
         """
+        view, epoch_at, end, max_bytes = (
+            memoryview(data),
+            self._epoch_at,
+            self._end,
+            self._max_bytes,
+        )
         at, begin = 0, -1
         while at < len(data):
-            size_bytes = peek_size(data, at)
-            if size_bytes is None or size_bytes > len(data) - at:
+            found = end_of_stored(view, at, offset, epoch_at(offset))
+            if found is None:
+                size_bytes = peek_size(data, at)
+                if size_bytes is None or size_bytes > len(data) - at:
+                    break
+                header = check_at(
+                    data, at, position=position + at, offset=offset, epoch_at=epoch_at
+                )
+                found = header.size_bytes, header.next_offset
+            size_bytes, next_offset = found
+            if begin >= 0 and at + size_bytes - begin > max_bytes:
                 break
-            if begin >= 0 and at + size_bytes - begin > self._max_bytes:
-                break
-            header = check_at(
-                data, at, position=position + at, offset=offset, epoch_at=self._epoch_at
-            )
-            if header.next_offset > self._end:
+            if next_offset > end:
                 return (at if begin < 0 else begin), at, offset
-            if begin < 0 and header.next_offset > self._offset:
+            if begin < 0 and next_offset > self._offset:
                 begin = at
-            at += header.size_bytes
-            offset = header.next_offset
+            at += size_bytes
+            offset = next_offset
         return begin, at, offset
 
     def _read_without_index(self) -> ReadResult:

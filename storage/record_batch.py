@@ -70,6 +70,8 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _UNDER_CRC = struct.Struct(">hiqqqhii")
 _PREFIX = struct.Struct(">qii")
 _LENGTH = struct.Struct(">i")
+_STORED = struct.Struct(">qiibIhi")
+"""The first 27 bytes: all that a reader of a stored batch compares."""
 _PREFIX_SIZE = 12
 """Bytes that `length` does not count: base offset and `length` itself."""
 _CRC_START = 21
@@ -304,6 +306,37 @@ def assign(base_offset: Offset, leader_epoch: LeaderEpoch, batch_size_bytes: int
         batch_size_bytes: size of the whole batch, as `BatchHeader.size_bytes`.
     """
     return _PREFIX.pack(base_offset, batch_size_bytes - _PREFIX_SIZE, leader_epoch)
+
+
+def end_of_stored(
+    view: memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
+) -> tuple[int, Offset] | None:
+    """Check a batch that was checked before it was stored: the quick way to read it back.
+
+    Args:
+        view: holds the batch, and perhaps more.
+        position: of its first byte.
+        base_offset: what the log expects there.
+        leader_epoch: what the log expects there.
+
+    Returns:
+        Its size in bytes and its next offset; None when it is cut, or anything differs, and
+        `check_batch` has to say what.
+    """
+    if len(view) - position < HEADER_SIZE:
+        return None
+    offset, length, epoch, magic, crc, _attributes, delta = _STORED.unpack_from(view, position)
+    size_bytes = length + _PREFIX_SIZE
+    if offset != base_offset or epoch != leader_epoch or magic != MAGIC or delta < 0:
+        return None
+    end = position + size_bytes
+    if (
+        size_bytes < HEADER_SIZE
+        or end > len(view)
+        or crc32c(view[position + _CRC_START : end]) != crc
+    ):
+        return None
+    return size_bytes, Offset(base_offset + delta + 1)
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

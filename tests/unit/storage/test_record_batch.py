@@ -13,6 +13,7 @@ from ringlog.storage.record_batch import (
     assign,
     check_batch,
     check_for_append,
+    end_of_stored,
     iter_batches,
     pack_header,
     peek_size,
@@ -295,3 +296,16 @@ def test_an_invalid_header_in_a_list_of_batches_says_where_it_is() -> None:
 def test_a_batch_over_two_gibibytes_cannot_be_packed() -> None:
     with pytest.raises(TooLarge, match="format allows"):
         pack_header(msgspec.structs.replace(GOLDEN_HEADER, size_bytes=2**31), b"")
+
+
+def test_the_quick_check_of_a_stored_batch_takes_it_only_as_it_was_stored() -> None:
+    place = (Offset(7), LeaderEpoch(3))
+    padded = b"??" + GOLDEN + b"behind"
+    assert end_of_stored(memoryview(padded), 2, *place) == (81, 9)
+    assert end_of_stored(memoryview(GOLDEN), 0, Offset(8), LeaderEpoch(3)) is None
+    assert end_of_stored(memoryview(GOLDEN), 0, Offset(7), LeaderEpoch(4)) is None
+    for i in range(len(GOLDEN)):
+        assert end_of_stored(memoryview(GOLDEN[:i]), 0, *place) is None
+        for bit in range(8):
+            flipped = GOLDEN[:i] + bytes([GOLDEN[i] ^ 1 << bit]) + GOLDEN[i + 1 :]
+            assert end_of_stored(memoryview(flipped), 0, *place) is None
