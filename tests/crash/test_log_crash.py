@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ringlog.storage.log_job import LogJob
 from ringlog.storage.simulated_files import Call, SimulatedCrash, SimulatedDisk
 from tests.crash.log_harness import (
     KILL,
@@ -172,3 +173,10 @@ def test_a_recovery_may_be_cut_at_every_one_of_its_calls() -> None:
                 again = image.crash(random.Random(call), POWER_CUT)
                 _marks, opened = open_on(again)
                 check(opened.log, harness.model.versions())
+
+
+def test_the_sweep_sees_the_loss_when_jobs_do_not_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this the tests above would prove nothing (fault D5)."""
+    monkeypatch.setattr(LogJob, "sync", lambda _job: None)
+    with pytest.raises(AssertionError, match="acknowledged entries are missing"):
+        run_script(1, STEPS)
