@@ -1,6 +1,7 @@
 """The broker shell over real sockets: start, answers, stop, fatal errors."""
 
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,19 @@ def test_a_stop_that_takes_too_long_ends_anyway_and_says_so(tmp_path: Path) -> N
     assert isinstance(broker.server.failure, BrokerStopping)
     assert "stop_timeout_ms = 100" in str(broker.server.failure)
     assert broker.core.abandoned is not None
+
+
+def test_an_end_that_a_disk_holds_up_is_given_up_on(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, stop_timeout_ms=100)
+    gave_up, disk_answers = threading.Event(), threading.Event()
+    broker.server._give_up = gave_up.set
+    broker.server.start()
+    broker.core.context.shell.run(lambda: disk_answers.wait(20), lambda _result, _error: None)
+    broker.server.request_stop()
+    # Here a process would end by force.
+    assert gave_up.wait(20)
+    disk_answers.set()
+    assert broker.server.wait() == EXIT_OK
 
 
 def test_a_stop_during_the_start_waits_for_the_core(tmp_path: Path) -> None:
