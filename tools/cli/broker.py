@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ringlog.broker.config import ConfigError
 from ringlog.broker.config_sources import build_config
 from ringlog.broker.server import run
 
@@ -40,7 +41,7 @@ def command(
     Example: ringlog broker --listen 127.0.0.1:5555 --data-dir ./ringlog-data
     """
     config = build_config(
-        toml=config_file.read_text(encoding="utf-8") if config_file else "",
+        toml=_text_of(config_file) if config_file else "",
         toml_name=str(config_file),
         environment=os.environ,
         flags={
@@ -52,3 +53,10 @@ def command(
         },
     )
     return run(config)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from error
