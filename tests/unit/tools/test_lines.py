@@ -74,7 +74,7 @@ def test_each_piece_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> N
     seen: list[int] = []
 
     class Counting(bytearray):
-        def find(self, sought: bytes, begin: int = 0) -> int:  # type: ignore[override]
+        def find(self, sought: bytes, begin: int = 0) -> int:  # type: ignore[override]  # narrower on purpose
             seen.append(len(self) - begin)
             return super().find(sought, begin)
 
