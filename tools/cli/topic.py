@@ -45,8 +45,9 @@ def create(
 
     Example: ringlog topic create orders --partitions 6 --config retention.ms=86400000
     """
+    settings = settings_from(pairs)
     with _admin(bootstrap_servers) as admin:
-        admin.create_topic(name, partitions, replication_factor, settings_from(pairs))
+        admin.create_topic(name, partitions, replication_factor, settings)
     say(f"created {name} with {partitions} partition{'s' if partitions != 1 else ''}")
 
 
