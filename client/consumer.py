@@ -5,16 +5,19 @@ Owns the façade: arguments, waiting, callbacks. The core is `client.fetcher`; d
 
 Invariants:
     CN1 Every call has a deadline; waits end at once on Ctrl-C, close or an error.
-    CN2 Callbacks run on the thread that polls, without a lock held.
+    CN2 Callbacks and deserializers run on the thread that polls, without the fetcher's lock, and
+        may call the consumer. What a callback raises comes out of the call, and loses nothing.
     CN3 `position` is the offset of the next record this consumer hands out (or yields).
+    CN4 Each record is handed out once, whichever threads poll and iterate.
 """
 
-import logging
 import os
 import random
+import threading
 import types
-from collections import deque
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 from ringlog.client.config import ClientConfig, bootstrap_addresses, check_number
@@ -22,19 +25,16 @@ from ringlog.client.connection import Client, forked_error, monotonic_ms
 from ringlog.client.consumer_config import ConsumerConfig, Deserializer
 from ringlog.client.errors import (
     ClientClosed,
-    DeadlineExceeded,
-    InvalidArgument,
-    RinglogError,
     UnknownPartition,
     error_from,
 )
 from ringlog.client.fetch_agent import Callback, FetchAgent
-from ringlog.client.fetch_slot import Slot, SlotState
+from ringlog.client.fetch_slot import NO_OFFSET, Slot
 from ringlog.client.fetcher import RESETS, Fetcher, Lost
-from ringlog.client.hand_out import HandOut
 from ringlog.client.health import Health, health_of
 from ringlog.client.messages import EARLIEST, LATEST, MetadataRequest, MetadataResponse
-from ringlog.client.offsets import find_offsets
+from ringlog.client.offsets import await_positions, find_offsets
+from ringlog.client.poller import Poller
 from ringlog.client.record import Record
 from ringlog.client.replay import Replay
 from ringlog.client.requests import ANY_BROKER
@@ -42,8 +42,22 @@ from ringlog.client.retry import Backoff
 from ringlog.storage.types import TopicPartition
 
 MAX_TIMESTAMP_MS = 2**48 - 1
+MAX_WAIT_S = 86_400
+"""Longest `poll`."""
 
-log = logging.getLogger(__name__)
+CLOSE_TIMEOUT_S = 5.0
+"""Longest time `close` waits for the IO thread, unless told otherwise."""
+
+_consumers: "weakref.WeakSet[Consumer]" = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for consumer in list(_consumers):
+        consumer.on_forked()
+
+
+# Behind that of `client.connection`, which marks the client as forked.
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Consumer:
@@ -88,12 +102,8 @@ class Consumer:
             InvalidArgument: an address or a setting that no consumer can use.
             UnknownTopic, NoBrokerReachable, DeadlineExceeded: with `topics` only.
         """
-        if group_id is not None:
-            raise InvalidArgument(
-                "group_id is set, and consumer groups are not built yet",
-                hint="leave it out: the consumer then reads all partitions and commits nothing",
-            )
-        self._config = ConsumerConfig(
+        config = ConsumerConfig(
+            group_id=group_id,
             auto_offset_reset=auto_offset_reset,
             fetch_min_bytes=fetch_min_bytes,
             fetch_max_wait_ms=fetch_max_wait_ms,
@@ -103,43 +113,54 @@ class Consumer:
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
         )
-        self._client = Client(
-            ClientConfig(
-                bootstrap_addresses(bootstrap_servers, os.environ),
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                bootstrap_timeout_ms=bootstrap_timeout_ms,
-                connect_timeout_ms=connect_timeout_ms,
-                retry_backoff_ms=retry_backoff_ms,
-                retry_backoff_max_ms=retry_backoff_max_ms,
-                metadata_max_age_ms=metadata_max_age_ms,
-            )
+        io_config = ClientConfig(
+            bootstrap_addresses(bootstrap_servers, os.environ),
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            bootstrap_timeout_ms=bootstrap_timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
         )
-        # Jitter only: nothing secret depends on it.
-        rng = random.Random()  # noqa: S311 not for cryptography
+        self._set_up(config, io_config, on_lost)
+        try:
+            if topics:
+                self.subscribe(topics)
+        except BaseException:
+            self.close(0)
+            raise
+
+    def _set_up(
+        self,
+        config: ConsumerConfig,
+        io_config: ClientConfig,
+        on_lost: Callable[[Lost], object] | None = None,
+    ) -> None:
+        self._config = config
+        self._client = Client(io_config)
         self._fetcher = Fetcher(
-            self._config.limits,
-            reset=auto_offset_reset,
-            backoff=Backoff(retry_backoff_ms, retry_backoff_max_ms),
-            rng=rng,
+            config.limits,
+            reset=config.auto_offset_reset,
+            backoff=Backoff(io_config.retry_backoff_ms, io_config.retry_backoff_max_ms),
+            # Jitter only: nothing secret depends on it.
+            rng=random.Random(),  # noqa: S311 not for cryptography
         )
-        self._agent = FetchAgent(self._client, self._fetcher, max_wait_ms=fetch_max_wait_ms)
-        self._changed = self._agent.changed
-        self._hand_out = HandOut(self._fetcher, key_deserializer, value_deserializer)
-        self._on_lost = on_lost or _warn_lost
-        self._on_assign: Callback | None = None
+        self._agent = FetchAgent(self._client, self._fetcher, max_wait_ms=config.fetch_max_wait_ms)
+        self._poller = Poller(
+            self._agent,
+            key=config.key_deserializer,
+            value=config.value_deserializer,
+            on_lost=on_lost,
+            check_open=self._check_open,
+        )
+        self._ahead = self._poller.ahead
         self._on_revoke: Callback | None = None
-        self._yielding: deque[Record] = deque()
-        """Taken by the iterator, not yet yielded."""
-        self._last_record_ms = monotonic_ms()
+        self._known_topics: set[str] = set()
+        """Topics that a broker has told of."""
         self._closed = False
         self._client.attach(self._agent)
-        if topics:
-            try:
-                self.subscribe(topics)
-            except BaseException:
-                self.close(0)
-                raise
+        _consumers.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -166,41 +187,62 @@ class Consumer:
             UnknownTopic: one of them does not exist; nothing is changed then.
             NoBrokerReachable, DeadlineExceeded, ClientClosed, ClientForked.
         """
-        names = (topics,) if isinstance(topics, str) else tuple(topics)
-        self._check_open()
-        answer = self._client.call(ANY_BROKER, MetadataRequest(list(names)))
-        wanted: list[TopicPartition] = []
-        for found in answer.expect(MetadataResponse).topics:
-            if found.error is not None:
-                raise error_from(found.error)
-            wanted += [TopicPartition(found.name, row.partition) for row in found.partitions]
-        self._on_assign, self._on_revoke = on_assign, on_revoke
-        self._assign(wanted, names)
+        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        self._assign(self._learn(names), names, on_assign, on_revoke)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly `partitions`; those read before go on where they are.
 
         Raises:
-            DeadlineExceeded, ClientClosed, ClientForked, or what a broker says of a partition.
+            UnknownTopic: of one of them; nothing is changed then.
+            UnknownPartition, NoBrokerReachable, DeadlineExceeded, ClientClosed, ClientForked.
         """
-        self._check_open()
-        self._assign([TopicPartition(*one) for one in partitions], ())
+        wanted = [TopicPartition(*one) for one in partitions]
+        self._learn_new(wanted)
+        self._assign(wanted, (), None, None)
 
-    def _assign(self, wanted: list[TopicPartition], subscribed: tuple[str, ...]) -> None:
+    def _assign(
+        self,
+        wanted: list[TopicPartition],
+        subscribed: tuple[str, ...],
+        on_assign: Callback | None,
+        on_revoke: Callback | None,
+    ) -> None:
+        on_revoke_before = self._on_revoke
         with self._changed:
-            before = list(self._fetcher.slots)
+            self._check_open()
+            before = set(self._fetcher.slots)
             reset = RESETS[self._config.auto_offset_reset]
             self._fetcher.assign(wanted, EARLIEST if reset is None else reset)
             self._agent.subscribed = subscribed
-            self._drop_yielding(one for one in before if one not in self._fetcher.slots)
-        self._wake()
-        gone = [one for one in before if one not in wanted]
-        new = [one for one in wanted if one not in before]
-        if gone and self._on_revoke is not None:
-            self._on_revoke(gone)
-        self._await_positions(new)
-        if new and self._on_assign is not None:
-            self._on_assign(new)
+            self._poller.on_assign, self._on_revoke = on_assign, on_revoke
+            gone = before - self._fetcher.slots.keys()
+            new = [one for one in self._fetcher.slots if one not in before]
+            self._ahead.drop(gone)
+        self._agent.wake()
+        if gone and on_revoke_before is not None:
+            on_revoke_before(sorted(gone))
+        self._await_positions(wanted)
+        if new and on_assign is not None:
+            on_assign(new)
+
+    def _learn(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """All partitions of `topics`, as a broker tells them."""
+        self._check_open()
+        answer = self._client.call(ANY_BROKER, MetadataRequest(list(topics)))
+        found: list[TopicPartition] = []
+        for topic in answer.expect(MetadataResponse).topics:
+            if topic.error is not None:
+                raise error_from(topic.error)
+            found += [TopicPartition(topic.name, row.partition) for row in topic.partitions]
+        self._known_topics.update(topics)
+        return found
+
+    def _learn_new(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask for topics not met before, so that a wrong name or address is told at once."""
+        new = {partition.topic for partition in partitions} - self._known_topics
+        if new:
+            self._learn(sorted(new))
 
     @property
     def assignment(self) -> set[TopicPartition]:
@@ -222,61 +264,26 @@ class Consumer:
         """
         check_number("max_records", max_records, 1, 2**31 - 1)
         self._client.refuse_io_thread("poll()")
-        until_ms = monotonic_ms() + int(timeout * 1000)
-        while True:
-            records, lost, gained = self._poll_once(until_ms, max_records)
-            for event in lost:
-                self._on_lost(event)
-            if gained and self._on_assign is not None:
-                self._on_assign(gained)
-            if records or (not lost and not gained) or monotonic_ms() >= until_ms:
-                return records
-
-    def _poll_once(
-        self, until_ms: int, max_records: int
-    ) -> tuple[list[Record], list[Lost], list[TopicPartition]]:
-        """Wait for records or events; raises a partition's error when nothing else is there."""
-        with self._changed:
-            while True:
-                self._check_open()
-                records = self._take(max_records)
-                lost, self._fetcher.lost = self._fetcher.lost, []
-                gained, self._agent.gained = self._agent.gained, []
-                if records or lost or gained:
-                    break
-                error = self._fetcher.take_error()
-                if error is not None:
-                    raise error
-                left_ms = until_ms - monotonic_ms()
-                if left_ms <= 0:
-                    break
-                self._changed.wait(left_ms / 1000)
-        if records:
-            self._last_record_ms = monotonic_ms()
-            self._wake()
-        return records, lost, gained
-
-    def _take(self, max_records: int) -> list[Record]:
-        if not self._yielding:
-            return self._hand_out.take(max_records)
-        count = min(max_records, len(self._yielding))
-        return [self._yielding.popleft() for _ in range(count)]
+        wait_ms = int(min(max(timeout, 0.0), MAX_WAIT_S) * 1000)
+        return self._poller.poll(max_records, monotonic_ms() + wait_ms)
 
     def __iter__(self) -> Iterator[Record]:
-        """Records, for ever; ends when the consumer is closed by another thread."""
-        while True:
+        """Records, for ever; ends when the consumer is closed.
+
+        What `poll` raises, this raises too, and ends; a new iteration goes on behind it.
+        """
+        ahead = self._ahead
+        while not self._closed:
             try:
-                records = self.poll(3600.0)
-            except ClientClosed:
-                return
-            with self._changed:
-                self._yielding.extendleft(reversed(records))
-            while True:
-                with self._changed:
-                    if not self._yielding:
-                        break
-                    record = self._yielding.popleft()
-                yield record
+                record = ahead.pop()
+            except IndexError:
+                try:
+                    self._client.refuse_io_thread("an iteration")
+                    self._poller.fill(monotonic_ms() + MAX_WAIT_S * 1000)
+                except ClientClosed:
+                    return
+                continue
+            yield record
 
     def replay(
         self,
@@ -293,22 +300,15 @@ class Consumer:
             end: the same, exclusive; None: what is there when the replay begins.
         """
         self._check_open()
-        return iter(Replay(self._reader, topic, start, end))
+        patience_ms = self._client.config.request_timeout_ms
+        return iter(Replay(self._reader, topic, start, end, patience_ms=patience_ms))
 
     def _reader(self) -> "Consumer":
         """A consumer like this one, with nothing assigned."""
-        config, io = self._config, self._client.config
-        return Consumer(
-            bootstrap_servers=io.bootstrap,
-            client_id=io.client_id,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=config.max_partition_fetch_bytes,
-            buffer_memory=config.buffer_memory,
-            key_deserializer=config.key_deserializer,
-            value_deserializer=config.value_deserializer,
-            request_timeout_ms=io.request_timeout_ms,
-            bootstrap_timeout_ms=io.bootstrap_timeout_ms,
-        )
+        reader = Consumer.__new__(Consumer)
+        config = replace(self._config, auto_offset_reset="none")
+        reader._set_up(config, self._client.config)  # noqa: SLF001 another of this class
+        return reader
 
     # -- Positions ---------------------------------------------------------------------------
 
@@ -317,9 +317,9 @@ class Consumer:
         check_number("offset", offset, 0, 2**63 - 1)
         with self._changed:
             slot = self._slot(topic, partition)
-            self._drop_yielding((slot.partition,))
+            self._ahead.drop((slot.partition,))
             self._fetcher.seek(slot, offset)
-        self._wake()
+        self._agent.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on at the log start of `partitions` (none given: all)."""
@@ -341,47 +341,58 @@ class Consumer:
             self._slot(topic, partition)
         self._await_positions([where])
         with self._changed:
-            for record in self._yielding:
-                if (record.topic, record.partition) == where:
-                    return record.offset
-            return self._slot(topic, partition).position
+            offset = self._position(self._slot(topic, partition))
+            trouble = self._fetcher.slots[where].trouble
+        if offset == NO_OFFSET and trouble is not None:
+            raise trouble
+        return offset
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Log start offset of each partition."""
-        return self._find(partitions, EARLIEST)
+        return self._find(dict.fromkeys(partitions, EARLIEST))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermark of each partition (exclusive)."""
-        return self._find(partitions, LATEST)
+        return self._find(dict.fromkeys(partitions, LATEST))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
         """First offset with at least that timestamp (ms); None: there is none."""
-        self._check_open()
-        found = find_offsets(self._client, times)
+        found = self._find(times)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
-        """Records between each position and the end of its partition, asked now."""
-        ends = self.end_offsets(self.assignment)
-        return {one: max(0, end - self.position(*one)) for one, end in ends.items()}
+        """Records between each position and the end of its partition, asked now.
+
+        A partition whose position is not known (yet, or because of an error) is left out.
+        """
+        with self._changed:
+            # Positions first: they only move towards the ends that are asked for then.
+            known = {one: self._position(slot) for one, slot in self._fetcher.slots.items()}
+        positions = {one: offset for one, offset in known.items() if offset != NO_OFFSET}
+        ends = self.end_offsets(positions)
+        return {one: max(0, ends[one] - offset) for one, offset in positions.items()}
 
     # -- Flow and state ----------------------------------------------------------------------
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of `partitions` (none given: all) until `resume`."""
         with self._changed:
-            for slot in self._slots(partitions):
+            slots = self._slots(partitions)
+            for slot in slots:
                 slot.paused = True
-                self._rewind_yielding(slot)
+            # What an iteration holds of them is fetched again.
+            back = self._ahead.drop({slot.partition for slot in slots})
+            for partition, offset in back.items():
+                self._fetcher.rewind(self._fetcher.slots[partition], offset)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Undo `pause`."""
         with self._changed:
             for slot in self._slots(partitions):
                 slot.paused = False
-        self._wake()
+        self._agent.wake()
 
     @property
     def paused(self) -> set[TopicPartition]:
@@ -393,31 +404,45 @@ class Consumer:
         """Whether this consumer gets on, since when, why not, and what to do."""
         with self._changed:
             return health_of(
-                self._fetcher.slots.values(), self._agent.failure, self._last_record_ms
+                self._fetcher.slots.values(), self._agent.failure, self._poller.last_record_ms
             )
 
     def close(self, timeout: float | None = None) -> None:
-        """Stop. Idempotent; a poll in another thread ends with ClientClosed."""
+        """Stop, within `timeout` seconds (None: 5); what waits in another thread ends at once.
+
+        Idempotent; nothing can be lost by it, whatever the timeout.
+        """
         self._closed = True
         with self._changed:
             self._changed.notify_all()
-        self._client.close(timeout)
+        self._client.close(CLOSE_TIMEOUT_S if timeout is None else timeout)
+
+    def on_forked(self) -> None:
+        """In the child of a fork: refuse, unless nothing was started yet."""
+        if self._client.forked:
+            self._agent.on_forked()
+            self._poller.on_forked()
 
     # -- Within ------------------------------------------------------------------------------
 
-    def _find(
-        self, partitions: Iterable[TopicPartition], target_ms: int
-    ) -> dict[TopicPartition, int]:
+    @property
+    def _changed(self) -> threading.Condition:
+        return self._agent.changed
+
+    def _find(self, targets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self._client.refuse_io_thread("waiting for an offset")
         self._check_open()
-        return find_offsets(self._client, dict.fromkeys(partitions, target_ms))
+        self._learn_new(TopicPartition(*one) for one in targets)
+        timeout_ms = self._client.config.request_timeout_ms
+        return find_offsets(self._agent, targets, timeout_ms, self._check_open)
 
     def _look_for(self, partitions: Sequence[TopicPartition], target_ms: int) -> None:
         with self._changed:
             slots = self._slots(partitions)
             for slot in slots:
-                self._drop_yielding((slot.partition,))
+                self._ahead.drop((slot.partition,))
                 self._fetcher.look_for(slot, target_ms)
-        self._wake()
+        self._agent.wake()
         self._await_positions([slot.partition for slot in slots])
 
     def _slots(self, partitions: Sequence[TopicPartition]) -> list[Slot]:
@@ -435,45 +460,14 @@ class Consumer:
             )
         return slot
 
+    def _position(self, slot: Slot) -> int:
+        offset = self._ahead.first_of(slot.partition)
+        return slot.position if offset is None else offset
+
     def _await_positions(self, partitions: Sequence[TopicPartition]) -> None:
-        """Wait until no partition of these is looked for any more; raises what hinders one."""
         self._client.refuse_io_thread("waiting for a position")
-        until_ms = monotonic_ms() + self._client.config.request_timeout_ms
-        with self._changed:
-            while True:
-                self._check_open()
-                slots = [
-                    self._fetcher.slots[one] for one in partitions if one in self._fetcher.slots
-                ]
-                waiting = [slot for slot in slots if slot.state is SlotState.LOOKING]
-                for slot in slots:
-                    if slot.state is SlotState.HALTED and slot.error is not None:
-                        error, slot.error = slot.error, None
-                        raise error
-                left_ms = until_ms - monotonic_ms()
-                if not waiting:
-                    return
-                if left_ms <= 0:
-                    raise _no_position(waiting[0], self._client.config.request_timeout_ms)
-                self._changed.wait(left_ms / 1000)
-
-    def _rewind_yielding(self, slot: Slot) -> None:
-        """Take back what the iterator holds of a partition: it is fetched again."""
-        for record in self._yielding:
-            if (record.topic, record.partition) == slot.partition:
-                self._fetcher.seek(slot, record.offset)
-                self._drop_yielding((slot.partition,))
-                return
-
-    def _drop_yielding(self, partitions: Iterable[TopicPartition]) -> None:
-        gone = set(partitions)
-        if gone and self._yielding:
-            self._yielding = deque(
-                one for one in self._yielding if (one.topic, one.partition) not in gone
-            )
-
-    def _wake(self) -> None:
-        self._client.post(_nothing)
+        timeout_ms = self._client.config.request_timeout_ms
+        await_positions(self._agent, self._fetcher, partitions, timeout_ms, self._check_open)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -482,19 +476,3 @@ class Consumer:
             raise forked_error()
         if self._agent.failure is not None:
             raise self._agent.failure
-
-
-def _nothing(_now_ms: int) -> None:
-    """Makes the IO thread take a turn."""
-
-
-def _warn_lost(event: Lost) -> None:
-    log.warning("%s: offsets %d to %d (exclusive) were deleted before they were read", *event)
-
-
-def _no_position(slot: Slot, waited_ms: int) -> RinglogError:
-    why = slot.trouble.cause if slot.trouble is not None else "no answer came"
-    return DeadlineExceeded(
-        f"the position in {slot.partition} is not known after {waited_ms} ms: {why}",
-        hint="the search goes on; poll again, or raise request_timeout_ms",
-    )

@@ -14,8 +14,6 @@ from ringlog.client.errors import InvalidArgument
 from ringlog.client.fetcher import RESETS, FetchLimits
 
 MIB = 1024 * 1024
-_MAX_MS = 2**31 - 1
-
 Deserializer = Callable[[bytes | None], object]
 
 
@@ -23,6 +21,8 @@ Deserializer = Callable[[bytes | None], object]
 class ConsumerConfig:
     """See the module. Sizes in bytes."""
 
+    group_id: str | None = None
+    """Must be left out: the consumer reads all partitions it is given and commits nothing."""
     auto_offset_reset: str = "latest"
     """Where a new assignment starts, and where reading goes on when an offset is gone: earliest,
     latest, or none (start at the earliest; a gone offset is an error)."""
@@ -35,12 +35,17 @@ class ConsumerConfig:
     max_partition_fetch_bytes: int = MIB
     """Target for one partition in one answer; one batch always fits."""
     buffer_memory: int = 64 * MIB
-    """Bytes fetched ahead; no more is asked for beyond it."""
+    """Bytes fetched ahead and asked for; beyond it goes only what a first batch needs to fit."""
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
 
     def __post_init__(self) -> None:
         """Check every value. Raises InvalidArgument."""
+        if self.group_id is not None:
+            raise InvalidArgument(
+                "group_id is set, and consumer groups are not built yet",
+                hint="leave it out: the consumer then reads all partitions and commits nothing",
+            )
         if self.auto_offset_reset not in RESETS:
             raise InvalidArgument(
                 f"auto_offset_reset is {self.auto_offset_reset!r}",

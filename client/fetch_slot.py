@@ -5,7 +5,7 @@ Owns the state of a partition between two calls; `client.fetcher` owns the rules
     state       left when
     LOOKING     the offset asked for (earliest, latest, a timestamp) is known
     READY       position known: fetched from, unless paused, full or backing off
-    HALTED      an error that no waiting mends; ends by seek or a new assignment
+    HALTED      an error that no waiting mends; left by a seek, or by assigning it again
 
 Invariants:
     SL1 `position` <= `fetch_from`: what lies between is buffered or being handed out.
@@ -17,6 +17,7 @@ import enum
 from collections import deque
 
 from ringlog.client.errors import RinglogError
+from ringlog.client.messages import LATEST
 from ringlog.client.record import Record
 from ringlog.storage.types import TopicPartition
 
@@ -34,11 +35,10 @@ class SlotState(enum.Enum):
 class Chunk:
     """Batches of one answer, and how far they were handed out."""
 
-    __slots__ = ("batch", "data", "index", "offset", "position_bytes", "slot", "version")
+    __slots__ = ("batch", "data", "index", "offset", "position_bytes", "slot")
 
     def __init__(self, slot: "Slot", offset: int, data: memoryview) -> None:
         self.slot = slot
-        self.version = slot.version
         self.offset = offset
         """Where reading begins: records below it in the first batch are left out."""
         self.data = data
@@ -47,6 +47,11 @@ class Chunk:
         self.batch: list[Record] = []
         """Records of the batch decoded last; those before `index` were handed out."""
         self.index = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is what its partition hands out next: no seek has dropped it."""
+        return bool(self.slot.chunks) and self.slot.chunks[0] is self
 
     @property
     def is_done(self) -> bool:
@@ -63,7 +68,9 @@ class Slot:
         "error",
         "fetch_from",
         "fetching",
+        "found",
         "high_watermark",
+        "is_fresh",
         "log_start",
         "not_before_ms",
         "partition",
@@ -83,6 +90,11 @@ class Slot:
         self.fetch_from = NO_OFFSET
         self.target_ms = 0
         """What LOOKING looks for: EARLIEST, LATEST or a timestamp in ms."""
+        self.found = NO_OFFSET
+        """What the last look found: NO_OFFSET when no record is as young as its timestamp."""
+        self.is_fresh = False
+        """Whether nothing came yet since a look for a place that may move: if it is gone by
+        the time it is fetched, it is looked for again."""
         self.topic_uuid = b""
         self.version = 0
         self.paused = False
@@ -108,6 +120,13 @@ class Slot:
         self._restart(SlotState.READY)
         self.position = self.fetch_from = offset
 
+    def found_at(self, offset: int, end: int) -> None:
+        """The look ended: at `offset`, or with NO_OFFSET at `end`, which was asked for first."""
+        self.start_at(end if offset == NO_OFFSET else offset)
+        self.found = offset
+        # What LATEST stands for does not move: records behind it that go are lost.
+        self.is_fresh = offset != NO_OFFSET and self.target_ms != LATEST
+
     def halt(self, error: RinglogError) -> None:
         """Stop for good; the error is raised once."""
         self.state = SlotState.HALTED
@@ -128,6 +147,7 @@ class Slot:
         self.state = state
         self.version += 1
         self.fetching = False
+        self.is_fresh = False
         self.chunks.clear()
         self.error = None
         self.get_on()

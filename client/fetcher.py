@@ -7,10 +7,14 @@ how records are decoded. Its owner guards it with one lock.
 Invariants:
     FE1 Every offset from a slot's position on is fetched once, in order: a slot has at most one
         request on its way, and `fetch_from` moves only by an answer to that request.
-    FE2 What is buffered never exceeds `buffer_bytes` by more than the answers on their way may
-        bring; a slot with a full share is not asked for.
-    FE3 A position never jumps in silence: each jump is a `Lost` event or an error.
+    FE2 What is buffered and what is asked for stay within `buffer_bytes`; over it goes only what
+        makes the first batch of an answer fit. What is buffered of a paused partition makes
+        room for the others.
+    FE3 A position never jumps in silence: each jump is a `Lost` event or an error. A start at
+        the earliest that lost a race is no jump: nothing was read yet.
     FE4 An error halts its own partition and is raised once; the others go on.
+    FE5 A topic that was deleted and made again is never read on by the old one's positions:
+        it halts, until a seek or a new assignment asks for the new one.
 
 Source: Kafka's fetcher for the idea of one request over many partitions; several may be on
 their way here, over disjoint partitions, so that one that waits for an idle partition never
@@ -18,7 +22,7 @@ holds up a busy one.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ringlog.client.errors import (
@@ -27,6 +31,9 @@ from ringlog.client.errors import (
     NotLeader,
     OffsetOutOfRange,
     RinglogError,
+    StaleTopic,
+    UnknownPartition,
+    UnknownTopic,
     error_from,
 )
 from ringlog.client.fetch_slot import NO_OFFSET, Chunk, Slot, SlotState
@@ -57,7 +64,11 @@ RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class Lost(NamedTuple):
-    """Records that could not be read: [`from_offset`, `to_offset`) is gone."""
+    """Records that could not be read: [`from_offset`, `to_offset`) is gone.
+
+    With `to_offset` below `from_offset` the offset asked for lay behind the end, and reading
+    goes on at `to_offset`.
+    """
 
     partition: TopicPartition
     from_offset: int
@@ -65,12 +76,21 @@ class Lost(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A request that is due. `slots[i]` with `versions[i]` belongs to row i of the body."""
+    """A request that is due, with the slots it is for and their versions.
+
+    A fetch has a row per slot; a look has two, first LATEST, then what is looked for: where no
+    record is that young, the end was asked for before the answer, and nothing is passed over.
+    """
 
     broker_id: int
     body: FetchRequest | ListOffsetsRequest
     slots: list[Slot]
     versions: list[int]
+
+    @property
+    def max_bytes(self) -> int:
+        """What its answer may bring."""
+        return self.body.max_bytes if isinstance(self.body, FetchRequest) else 0
 
 
 class FetchLimits(NamedTuple):
@@ -90,7 +110,7 @@ class Fetcher:
         self, limits: FetchLimits, *, reset: str, backoff: Backoff, rng: random.Random
     ) -> None:
         self._limits = limits
-        self._reset = RESETS[reset]
+        self._reset = reset
         self._backoff = backoff
         self._rng = rng
         self.slots: dict[TopicPartition, Slot] = {}
@@ -98,20 +118,44 @@ class Fetcher:
         """Events not yet reported, oldest first."""
         self.stale_topics: set[str] = set()
         """Topics whose metadata should be asked for again."""
-        self._buffered_bytes = 0
+        self.buffered_bytes = 0
+        self.asked_bytes = 0
+        """What the answers on their way may bring."""
+        self._doubted: set[str] = set()
+        """Topics of which nothing known is believed any more."""
         self._turns = 0
 
     # -- Commands ------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition], target_ms: int) -> None:
-        """Make `partitions` the assignment; new ones start at `target_ms`, others go on."""
+        """Make `partitions` the assignment.
+
+        New ones start at `target_ms`, others go on; those that were halted go on where they
+        stood, in a topic that was made again at `target_ms`.
+        """
         wanted = list(dict.fromkeys(partitions))
         for gone in self.slots.keys() - set(wanted):
             self._drop(self.slots.pop(gone))
         for partition in wanted:
-            if partition not in self.slots:
+            slot = self.slots.get(partition)
+            if slot is None:
                 slot = self.slots[partition] = Slot(partition)
                 slot.look_for(target_ms)
+            elif slot.state is SlotState.HALTED:
+                is_other = isinstance(slot.trouble, StaleTopic | UnknownTopic)
+                if is_other or slot.position == NO_OFFSET:
+                    self.look_for(slot, target_ms)
+                else:
+                    self.seek(slot, slot.position)
+
+    def finder(self, targets: Mapping[TopicPartition, int]) -> "Fetcher":
+        """Make one that only looks for EARLIEST, LATEST or a timestamp in each partition."""
+        other = Fetcher(self._limits, reset=self._reset, backoff=self._backoff, rng=self._rng)
+        for partition, target_ms in targets.items():
+            slot = other.slots[partition] = Slot(partition)
+            slot.look_for(target_ms)
+            slot.paused = True
+        return other
 
     def look_for(self, slot: Slot, target_ms: int) -> None:
         """Seek to EARLIEST, LATEST or a timestamp."""
@@ -121,8 +165,12 @@ class Fetcher:
 
     def seek(self, slot: Slot, offset: int) -> None:
         """Seek to an offset; it is checked by the next fetch."""
-        self._drop(slot)
+        self.rewind(slot, offset)
         slot.topic_uuid = b""
+
+    def rewind(self, slot: Slot, offset: int) -> None:
+        """Go back to what was handed out and came back: an offset of the same topic."""
+        self._drop(slot)
         slot.start_at(offset)
 
     # -- Handing out ---------------------------------------------------------------------
@@ -137,14 +185,18 @@ class Fetcher:
                 return slot.chunks[0]
         return None
 
+    @property
+    def has_records(self) -> bool:
+        """Whether `next_chunk` has one."""
+        return any(slot.chunks and not slot.paused for slot in self.slots.values())
+
     def finish(self, chunk: Chunk) -> None:
-        """`chunk` was handed out to its end (or proved unreadable): free its room."""
+        """`chunk`, which is live, was handed out to its end: free its room."""
         slot = chunk.slot
-        if slot.chunks and slot.chunks[0] is chunk:
-            slot.chunks.popleft()
-            self._buffered_bytes -= len(chunk.data)
-            # The next chunk may begin behind a gap.
-            slot.position = slot.chunks[0].offset if slot.chunks else slot.fetch_from
+        slot.chunks.popleft()
+        self.buffered_bytes -= len(chunk.data)
+        # The next chunk may begin behind a gap.
+        slot.position = slot.chunks[0].offset if slot.chunks else slot.fetch_from
 
     def fail(self, slot: Slot, error: RinglogError) -> None:
         """What is buffered of a partition cannot be read: halt it where it stands."""
@@ -170,6 +222,10 @@ class Fetcher:
 
     def turn(self, now_ms: int, metadata: MetadataCache) -> list[Outgoing]:
         """Requests that are due; each of their slots counts as being asked for."""
+        while self._doubted:
+            metadata.forget(self._doubted.pop())
+        if self._room_bytes <= 0:
+            self._evict_paused()
         looks: dict[int, list[Slot]] = {}
         fetches: dict[int, list[Slot]] = {}
         for slot in self._in_turn():
@@ -181,7 +237,10 @@ class Fetcher:
             group = looks if slot.state is SlotState.LOOKING else fetches
             group.setdefault(leader, []).append(slot)
         due = [self._look(leader, slots) for leader, slots in looks.items()]
-        return due + [self._fetch(leader, slots) for leader, slots in fetches.items()]
+        for leader, slots in fetches.items():
+            if self._room_bytes > 0:
+                due.append(self._fetch(leader, slots))
+        return due
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When a partition that backs off is due again."""
@@ -204,17 +263,34 @@ class Fetcher:
         if slot.state is SlotState.LOOKING:
             return True
         # Two chunks a partition: one being handed out, one ready behind it.
-        room = self._buffered_bytes < self._limits.buffer_bytes and len(slot.chunks) < 2
-        return not slot.paused and (room or (not slot.chunks and self._buffered_bytes == 0))
+        return not slot.paused and len(slot.chunks) < 2
+
+    @property
+    def _room_bytes(self) -> int:
+        return self._limits.buffer_bytes - self.buffered_bytes - self.asked_bytes
+
+    def _evict_paused(self) -> None:
+        for slot in self.slots.values():
+            # One that halted has an error to raise behind what is buffered.
+            if slot.paused and slot.chunks and slot.state is SlotState.READY:
+                self._drop(slot)
+                slot.fetch_from = slot.position
 
     def _leader_of(self, slot: Slot, now_ms: int, metadata: MetadataCache) -> int:
-        topic, partition = slot.partition
+        topic, number = slot.partition
         view = metadata.topic(topic)
         missing = metadata.missing(topic)
         if view is None and missing is not None:
+            # Whoever tries it again wants it asked for again.
+            self._doubted.add(topic)
             slot.halt(error_from(missing))
             return -1
-        leader = metadata.leader(topic, partition)
+        if view is not None and not 0 <= number < len(view.partitions):
+            self._doubted.add(topic)
+            if slot.attempts > 0:
+                slot.halt(_no_partition(slot.partition, len(view.partitions)))
+                return -1
+        leader = metadata.leader(topic, number)
         if view is None or leader < 0:
             self.stale_topics.add(topic)
             self._pause(slot, _no_leader(slot.partition), now_ms)
@@ -226,10 +302,10 @@ class Fetcher:
     def _look(self, leader: int, slots: list[Slot]) -> Outgoing:
         slots = slots[:MAX_PARTITIONS_PER_REQUEST]
         rows = [
-            ListOffsetsPartition(
-                slot.partition.topic, slot.topic_uuid, slot.partition.partition, slot.target_ms
-            )
+            ListOffsetsPartition(topic, slot.topic_uuid, number, target_ms)
             for slot in slots
+            for topic, number in (slot.partition,)
+            for target_ms in (LATEST, slot.target_ms)
         ]
         return _outgoing(leader, ListOffsetsRequest(rows), slots)
 
@@ -246,48 +322,46 @@ class Fetcher:
             )
             for slot in slots
         ]
-        room = max(limits.partition_bytes, limits.buffer_bytes - self._buffered_bytes)
-        body = FetchRequest(limits.max_wait_ms, limits.min_bytes, min(room, limits.max_bytes), rows)
+        # Half of the room: a request that waits for idle partitions leaves some for busy ones.
+        share = min(len(rows) * limits.partition_bytes, limits.max_bytes, self._room_bytes // 2)
+        body = FetchRequest(limits.max_wait_ms, limits.min_bytes, max(1, share), rows)
+        self.asked_bytes += body.max_bytes
         return _outgoing(leader, body, slots)
 
     # -- Answers -------------------------------------------------------------------------
 
     def on_answer(self, request: Outgoing, answer: Answer, now_ms: int) -> None:
-        """Take in what became of a request."""
-        body = answer.body
+        """Take in what became of a request, which then is no longer under way."""
+        self.asked_bytes -= request.max_bytes
+        body, error = answer.body, answer.error
         rows: list[FetchResult] | list[ListOffsetsResult] = []
-        error = answer.error
         if isinstance(body, FetchResponse | ListOffsetsResponse):
             rows = body.results
-        if error is None and len(rows) != len(request.slots):
-            error = CorruptRecord(
-                f"{answer.address} answered {len(rows)} of {len(request.slots)} partitions"
-            )
+        wanted = len(request.body.partitions)
+        if error is None and len(rows) != wanted:
+            error = CorruptRecord(f"{answer.address} answered {len(rows)} of {wanted} partitions")
         for place, slot in enumerate(request.slots):
             if slot.version != request.versions[place]:
                 continue
             slot.fetching = False
             if error is not None:
                 self._on_error(slot, error, now_ms)
-            else:
-                self._on_row(slot, rows[place], answer, now_ms)
+            elif isinstance(body, ListOffsetsResponse):
+                self._on_found(slot, body.results[2 * place : 2 * place + 2], now_ms)
+            elif isinstance(body, FetchResponse):
+                self._on_fetched(slot, body.results[place], answer, now_ms)
 
-    def _on_row(
-        self, slot: Slot, row: FetchResult | ListOffsetsResult, answer: Answer, now_ms: int
-    ) -> None:
-        if isinstance(row, FetchResult):
-            slot.high_watermark, slot.log_start = row.high_watermark, row.log_start
-        if row.error is not None:
-            error = error_from(row.error)
-            if isinstance(error, OffsetOutOfRange) and isinstance(row, FetchResult):
-                self._on_out_of_range(slot, error)
-            else:
-                self._on_error(slot, error, now_ms)
-        elif isinstance(row, ListOffsetsResult):
-            self._on_found(slot, row)
-        else:
+    def _on_fetched(self, slot: Slot, row: FetchResult, answer: Answer, now_ms: int) -> None:
+        slot.high_watermark, slot.log_start = row.high_watermark, row.log_start
+        if row.error is None:
             slot.get_on()
             self._on_data(slot, row, answer)
+            return
+        error = error_from(row.error)
+        if isinstance(error, OffsetOutOfRange):
+            self._on_out_of_range(slot, error, now_ms)
+        else:
+            self._on_error(slot, error, now_ms)
 
     def _on_data(self, slot: Slot, row: FetchResult, answer: Answer) -> None:
         if row.frame < 0:
@@ -296,35 +370,34 @@ class Fetcher:
             slot.halt(CorruptRecord(f"{answer.address} names a frame it did not send"))
             return
         data = memoryview(answer.frames[row.frame])
-        next_offset, end_bytes = slot.fetch_from, 0
         try:
-            for position_bytes, header in iter_batches(data):
-                next_offset = header.next_offset
-                end_bytes = position_bytes + header.size_bytes
+            next_offset = _end_of(data, slot.fetch_from)
         except CorruptBatch as problem:
             slot.halt(_corrupt(slot, str(problem)))
             return
-        if next_offset <= slot.fetch_from or end_bytes != len(data):
-            slot.halt(_corrupt(slot, f"{len(data)} bytes are no whole batches behind it"))
-            return
         slot.chunks.append(Chunk(slot, slot.fetch_from, data))
-        self._buffered_bytes += len(data)
+        self.buffered_bytes += len(data)
         slot.fetch_from = next_offset
+        slot.is_fresh = False
 
-    def _on_found(self, slot: Slot, row: ListOffsetsResult) -> None:
-        if row.offset == NO_OFFSET:
-            # No record is that young: go on with what comes.
-            slot.target_ms = LATEST
-            slot.get_on()
+    def _on_found(self, slot: Slot, rows: list[ListOffsetsResult], now_ms: int) -> None:
+        end, found = rows
+        info = end.error or found.error
+        if info is not None:
+            self._on_error(slot, error_from(info), now_ms)
+        else:
+            slot.found_at(found.offset, end.offset)
+
+    def _on_out_of_range(self, slot: Slot, error: OffsetOutOfRange, now_ms: int) -> None:
+        if slot.is_fresh:
+            slot.look_for(slot.target_ms)
+            self._pause(slot, error, now_ms)
             return
-        slot.start_at(row.offset)
-
-    def _on_out_of_range(self, slot: Slot, error: OffsetOutOfRange) -> None:
-        if self._reset is None or slot.log_start < 0:
+        reset = RESETS[self._reset]
+        if reset is None or slot.log_start < 0:
             slot.halt(error)
             return
-        start, end = slot.log_start, slot.high_watermark
-        target = start if self._reset == EARLIEST else end
+        target = slot.log_start if reset == EARLIEST else slot.high_watermark
         self.lost.append(Lost(slot.partition, slot.fetch_from, target))
         # Records fetched before stay: they lie below the gap, and the position follows them.
         slot.fetch_from = target
@@ -333,9 +406,18 @@ class Fetcher:
         slot.get_on()
 
     def _on_error(self, slot: Slot, error: RinglogError, now_ms: int) -> None:
-        if isinstance(error, BrokerError) and error.refresh_metadata:
+        if not isinstance(error, BrokerError) or error.refresh_metadata:
+            # The broker may be gone, and lead nothing any more.
             self.stale_topics.add(slot.partition.topic)
-        if error.retriable and error.code != "STALE_TOPIC":
+        if isinstance(error, StaleTopic):
+            self._doubted.add(slot.partition.topic)
+            if slot.state is SlotState.LOOKING:
+                # No position of the old topic was given out: it is looked for in the new one.
+                slot.topic_uuid = b""
+                self._pause(slot, error, now_ms)
+            else:
+                slot.halt(error)
+        elif error.retriable:
             self._pause(slot, error, now_ms)
         else:
             slot.halt(error)
@@ -345,15 +427,41 @@ class Fetcher:
         slot.back_off(error, now_ms + self._backoff.pause_ms(slot.attempts, self._rng))
 
     def _drop(self, slot: Slot) -> None:
-        self._buffered_bytes -= sum(len(chunk.data) for chunk in slot.chunks)
+        self.buffered_bytes -= sum(len(chunk.data) for chunk in slot.chunks)
         slot.chunks.clear()
         slot.version += 1
+        slot.fetching = False
 
 
 def _outgoing(leader: int, body: FetchRequest | ListOffsetsRequest, slots: list[Slot]) -> Outgoing:
     for slot in slots:
         slot.fetching = True
     return Outgoing(leader, body, slots, [slot.version for slot in slots])
+
+
+def _end_of(data: memoryview, offset: int) -> int:
+    """First offset behind the batches in `data`, which hold `offset` or what comes after a gap.
+
+    Raises:
+        CorruptBatch: they are not whole batches, or not in ascending order from `offset` on.
+    """
+    end_bytes, next_offset = 0, offset
+    for position_bytes, header in iter_batches(data):
+        overlaps = end_bytes > 0 and header.base_offset < next_offset
+        if overlaps or header.next_offset <= next_offset:
+            raise CorruptBatch(
+                f"a batch of offsets {header.base_offset} to {header.next_offset} (exclusive) "
+                f"where {next_offset} should follow"
+            )
+        next_offset = header.next_offset
+        end_bytes = position_bytes + header.size_bytes
+    if end_bytes != len(data) or not end_bytes:
+        raise CorruptBatch(f"{len(data)} bytes are no whole batches")
+    return next_offset
+
+
+def _no_partition(partition: TopicPartition, count: int) -> UnknownPartition:
+    return UnknownPartition(f"{partition} does not exist: the topic has {count} partitions")
 
 
 def _no_leader(partition: TopicPartition) -> RinglogError:

@@ -98,8 +98,9 @@ class MetadataCache:
             self._apply_topic(topic)
 
     def forget(self, topic: str) -> None:
-        """Drop a topic; the next lookup asks again."""
+        """Drop what is known of a topic, also that it is missing; the next lookup asks again."""
         self._topics.pop(topic, None)
+        self._missing.pop(topic, None)
 
     def _apply_topic(self, topic: TopicMetadata) -> None:
         if topic.error is not None:

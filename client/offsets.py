@@ -1,36 +1,84 @@
-"""Offsets by timestamp, asked of the leaders.
+"""Waiting for offsets that only leaders know.
 
-Owns one blocking look-up over many partitions. Must not know positions.
+Owns one blocking look-up over many partitions, a request per leader, and the wait for the
+positions of an assignment. Must not know what is read from there.
+
+Invariants:
+    OF1 A wait ends by its deadline, by an error of one of its partitions (raised once), or
+        because the consumer was closed or belongs to the parent of a fork.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from ringlog.client.connection import Client
-from ringlog.client.errors import error_from
-from ringlog.client.messages import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
-from ringlog.client.requests import AtLeader
+from ringlog.client.connection import monotonic_ms
+from ringlog.client.errors import DeadlineExceeded
+from ringlog.client.fetch_agent import FetchAgent
+from ringlog.client.fetch_slot import Slot, SlotState
+from ringlog.client.fetcher import Fetcher
 from ringlog.storage.types import TopicPartition
+
+CheckOpen = Callable[[], None]
+"""Raises when there is nothing to wait for any more."""
 
 
 def find_offsets(
-    client: Client, targets: Mapping[TopicPartition, int]
+    agent: FetchAgent,
+    targets: Mapping[TopicPartition, int],
+    timeout_ms: int,
+    check_open: CheckOpen,
 ) -> dict[TopicPartition, int]:
     """First offset at EARLIEST, LATEST or a timestamp (ms) of each partition; -1: none.
 
     Raises:
         RinglogError: what a broker says of a partition, or that none answers in time.
     """
-    found: dict[TopicPartition, int] = {}
-    for partition, target_ms in targets.items():
-        topic, number = partition
-        body = ListOffsetsRequest([ListOffsetsPartition(topic, b"", number, target_ms)])
-        answer = client.call(AtLeader(topic, number), body)
-        row = answer.expect(ListOffsetsResponse).results[0]
-        if row.error is not None:
-            raise error_from(row.error)
-        found[TopicPartition(topic, number)] = row.offset
-    return found
+    named = {TopicPartition(*partition): target for partition, target in targets.items()}
+    finder = agent.fetcher.finder(named)
+    with agent.changed:
+        agent.finders.append(finder)
+    try:
+        agent.wake()
+        await_positions(agent, finder, named, timeout_ms, check_open)
+    finally:
+        with agent.changed:
+            agent.finders.remove(finder)
+    return {partition: slot.found for partition, slot in finder.slots.items()}
+
+
+def await_positions(
+    agent: FetchAgent,
+    fetcher: Fetcher,
+    partitions: Iterable[TopicPartition],
+    timeout_ms: int,
+    check_open: CheckOpen,
+) -> None:
+    """Wait until no partition of these is looked for any more; what was dropped is left out.
+
+    Raises:
+        DeadlineExceeded: that took longer.
+        RinglogError: what `check_open` raises, or what hinders one of the partitions.
+    """
+    until_ms = monotonic_ms() + timeout_ms
+    with agent.changed:
+        while True:
+            check_open()
+            slots = [fetcher.slots[one] for one in partitions if one in fetcher.slots]
+            for slot in slots:
+                if slot.state is SlotState.HALTED and slot.error is not None:
+                    error, slot.error = slot.error, None
+                    raise error
+            waiting = [slot for slot in slots if slot.state is SlotState.LOOKING]
+            if not waiting:
+                return
+            left_ms = until_ms - monotonic_ms()
+            if left_ms <= 0:
+                raise _no_position(waiting[0], timeout_ms)
+            agent.changed.wait(left_ms / 1000)
+
+
+def _no_position(slot: Slot, waited_ms: int) -> DeadlineExceeded:
+    why = slot.trouble.cause if slot.trouble is not None else "no answer came"
+    return DeadlineExceeded(
+        f"the position in {slot.partition} is not known after {waited_ms} ms: {why}",
+        hint="the search goes on; poll again, or raise request_timeout_ms",
+    )

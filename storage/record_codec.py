@@ -360,8 +360,7 @@ def _read_records(  # noqa: C901, PLR0912, PLR0915
     records: list[R] = []
     base_time = header.max_timestamp if header.has_append_time else header.base_timestamp
     headers_left = MAX_HEADER_COUNT
-    delta = -1
-    position = 0
+    delta, position = -1, 0
     for _ in range(header.record_count):
         raw = data[position]
         position += 1

@@ -4,6 +4,7 @@ The leader delays, loses and fails answers, loses its place, deletes old records
 ones; between its answers the application takes records, pauses, resumes and seeks.
 """
 
+import contextlib
 import random
 
 from hypothesis import given
@@ -102,14 +103,14 @@ class Reader:
     def __init__(self, leader: Leader, fetcher: Fetcher) -> None:
         self.leader = leader
         self.fetcher = fetcher
-        self.hand_out = HandOut(fetcher, None, None)
+        self.hand_out = HandOut(fetcher, contextlib.nullcontext(), None, None)
         self.next: dict[int, int] = {}
         """Per partition; not there before the first record after a start at the earliest."""
         self.gaps: set[tuple[int, int, int]] = set()
 
     def take(self, count: int) -> None:
-        records = self.hand_out.take(count)
-        assert len(records) <= count
+        records: list[Record] = []
+        assert self.hand_out.take(count, records.extend) == len(records) <= count
         for event in self.fetcher.lost:
             self.gaps.add((event.partition.partition, event.from_offset, event.to_offset))
         self.fetcher.lost.clear()

@@ -75,6 +75,7 @@ SHELLS: dict[str, tuple[str, str]] = {
     "client/connection.py": ("*", "owns the socket and its thread"),
     "client/producer.py": ("*", "façade: blocks the caller up to a deadline"),
     "client/consumer.py": ("*", "façade: blocks the caller up to a deadline"),
+    "client/poller.py": ("threading", "one thread at a time takes records out"),
     "client/admin.py": ("*", "façade: blocks the caller up to a deadline"),
     "broker/reactor.py": ("*", "the event loop"),
     "broker/connections.py": ("*", "ends TCP connections that ZeroMQ cannot end"),
