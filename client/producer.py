@@ -349,8 +349,7 @@ class BatchProducer:
         except ClientForked:
             return
         except DeadlineExceeded as error:
-            gone = ClientClosed("the producer was closed before the record was sent")
-            self._agent.abandon(gone)
+            # The end of the client, below, ends them.
             raise DeadlineExceeded(error.cause, hint="they were given up") from error
         finally:
             self._client.close(CLOSE_TIMEOUT_S)

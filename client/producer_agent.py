@@ -91,10 +91,6 @@ class ProducerAgent:
         self._client.refuse_io_thread("send() with a full buffer")
         self.hurry_all()
 
-    def abandon(self, error: RinglogError) -> None:
-        """End everything now."""
-        self._client.post(lambda _: self._core.abandon(error))
-
     # -- the IO thread ----------------------------------------------------------------------
 
     def turn(self, now_ms: int) -> int | None:
