@@ -16,6 +16,7 @@ import click
 
 from ringlog import __version__
 from ringlog.tools.cli.exits import Exit, exit_of, one_line
+from ringlog.tools.cli.output import show_warnings
 
 COMMANDS = {
     "broker": "broker",
@@ -48,8 +49,11 @@ class _Lazy(click.Group):
 
 @click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ringlog")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """A log-structured message broker: durable by default, replayable, honest."""
+    if context.invoked_subcommand != "broker":  # which has a log of its own
+        show_warnings()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ Invariants:
 """
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -73,6 +74,33 @@ def progress(items: Sequence[T], text: str) -> Iterator[T]:
 
 def _no_step(count: int) -> None:
     """A step where no bar is shown."""
+
+
+class _Lines(logging.Handler):
+    """Log records as lines for people."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"ringlog: {' '.join(record.getMessage().split())}")
+
+
+_CLIENT = logging.getLogger("ringlog.client")
+_lines = _Lines(logging.WARNING)
+
+
+def show_warnings() -> None:
+    """Let warnings of the client library reach people, one line each, escaped."""
+    _CLIENT.addHandler(_lines)  # a second time does nothing
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Keep them back: the command itself says how each record ended."""
+    before = _CLIENT.level
+    _CLIENT.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        _CLIENT.setLevel(before)
 
 
 def visible(text: str) -> str:

@@ -32,7 +32,7 @@ from ringlog.client.errors import (
 from ringlog.tools.cli.exits import Exit, exit_of, one_line
 from ringlog.tools.cli.lines import records_of
 from ringlog.tools.cli.options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, bytes_from
-from ringlog.tools.cli.output import bar, say
+from ringlog.tools.cli.output import bar, say, without_warnings
 
 WINDOW = 200_000
 """Deliveries looked after at once."""
@@ -139,6 +139,7 @@ def command(  # noqa: PLR0913  one parameter per option
     start = time.monotonic()
     problem: RinglogError | KeyboardInterrupt | None = None
     with (
+        without_warnings(),
         _opened(path) as stream,
         BatchProducer(
             bootstrap_servers,

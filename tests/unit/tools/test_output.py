@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import sys
 
 import pytest
@@ -74,3 +75,20 @@ def test_progress_passes_everything_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert list(output.progress([3, 1, 2], "reading")) == [3, 1, 2]
     assert list(output.progress([], "reading")) == []
+
+
+def test_warnings_of_the_client_are_lines_and_can_be_kept_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = logging.getLogger("ringlog.client")
+    for _ in range(2):
+        output.show_warnings()
+    log.info("nothing for people")
+    log.warning("%s\nwas %s", "a\x1b", "lost")
+    assert capsys.readouterr() == ("", "ringlog: a\\x1b was lost\n")
+    with output.without_warnings():
+        log.warning("said by the command")
+        log.error("a bug")
+    assert capsys.readouterr().err == "ringlog: a bug\n"
+    log.warning("again")
+    assert capsys.readouterr().err == "ringlog: again\n"
