@@ -24,7 +24,7 @@ R = TypeVar("R", bound=m.Message)
 class CoreClient:
     """A connection to one broker. Raises the broker's error, or TimeoutError."""
 
-    def __init__(self, endpoint: str, *, timeout_ms: int = 10_000) -> None:
+    def __init__(self, endpoint: str, *, timeout_ms: int = 30_000) -> None:
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -89,7 +89,7 @@ class CoreClient:
         request_id: bytes = b"",
     ) -> bytes:
         """Create a topic and return its UUID."""
-        body = m.CreateTopicRequest(name, partitions, -1, config or {}, request_id, 10_000)
+        body = m.CreateTopicRequest(name, partitions, -1, config or {}, request_id, 30_000)
         return self.call(m.ApiKey.CREATE_TOPIC, body, m.CreateTopicResponse)[0].topic_uuid
 
     def produce(
@@ -100,7 +100,7 @@ class CoreClient:
         partition: int = 0,
         topic_uuid: bytes = b"",
         acks: int = m.ACKS_ALL,
-        timeout_ms: int = 10_000,
+        timeout_ms: int = 30_000,
     ) -> int:
         """Produce one batch and return its base offset."""
         target = m.ProducePartition(topic, topic_uuid, partition)
@@ -143,13 +143,13 @@ class CoreClient:
 
     def delete_records(self, topic: str, before_offset: int, *, partition: int = 0) -> int:
         """Move the log start and return where it is."""
-        body = m.DeleteRecordsRequest(topic, b"", partition, before_offset, 10_000)
+        body = m.DeleteRecordsRequest(topic, b"", partition, before_offset, 30_000)
         answer, _frames = self.call(m.ApiKey.DELETE_RECORDS, body, m.DeleteRecordsResponse)
         return answer.log_start
 
     def delete_topic(self, name: str, topic_uuid: bytes = b"") -> None:
         """Delete a topic."""
-        body = m.DeleteTopicRequest(name, topic_uuid, 10_000)
+        body = m.DeleteTopicRequest(name, topic_uuid, 30_000)
         self.call(m.ApiKey.DELETE_TOPIC, body, m.Done)
 
     def describe_topic(self, name: str) -> m.DescribeTopicResponse:

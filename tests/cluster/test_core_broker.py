@@ -1,6 +1,7 @@
 """The core over real sockets and real disks: round trips, kill -9, restart."""
 
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,8 @@ from ringlog.storage.types import Offset
 from tests.cluster.core_client import CoreClient, records_in
 from tests.cluster.test_broker_process import BrokerProcess
 
+Start = Callable[[], BrokerProcess]
+
 
 def batch(*values: bytes, sequence: int | None = None) -> bytes:
     now_ms = time.time_ns() // 1_000_000
@@ -28,6 +31,21 @@ def batch(*values: bytes, sequence: int | None = None) -> bytes:
     return encode_batch(
         values, timestamps=now_ms, producer_id=9, producer_epoch=0, base_sequence=sequence
     )
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a broker on one data directory, as often as asked; none outlives the test."""
+    brokers: list[BrokerProcess] = []
+
+    def begin() -> BrokerProcess:
+        brokers.append(BrokerProcess(tmp_path))
+        return brokers[-1]
+
+    yield begin
+    for broker in brokers:
+        if broker.process.poll() is None:
+            killed(broker)
 
 
 def stopped(broker: BrokerProcess) -> None:
@@ -51,8 +69,8 @@ def read_all(client: CoreClient, topic: str, offset: int = 0) -> list[Record]:
         offset = records[-1].offset + 1
 
 
-def test_records_go_in_and_come_out_in_order(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path)
+def test_records_go_in_and_come_out_in_order(start: Start) -> None:
+    broker = start()
     with CoreClient(broker.endpoint()) as client:
         uuid = client.create_topic("orders", 2, {"segment.bytes": "16384"})
         sent = [b"%d" % i * 50 for i in range(200)]
@@ -74,8 +92,8 @@ def test_records_go_in_and_come_out_in_order(tmp_path: Path) -> None:
     stopped(broker)
 
 
-def test_a_long_poll_ends_with_the_record_it_waited_for(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path)
+def test_a_long_poll_ends_with_the_record_it_waited_for(start: Start) -> None:
+    broker = start()
     endpoint = broker.endpoint()
     with CoreClient(endpoint) as reader, CoreClient(endpoint) as writer:
         writer.create_topic("t")
@@ -91,8 +109,8 @@ def test_a_long_poll_ends_with_the_record_it_waited_for(tmp_path: Path) -> None:
     stopped(broker)
 
 
-def test_a_topic_made_again_after_a_delete_is_another_one(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path)
+def test_a_topic_made_again_after_a_delete_is_another_one(start: Start) -> None:
+    broker = start()
     with CoreClient(broker.endpoint()) as client:
         old = client.create_topic("t")
         client.produce("t", batch(b"old"))
@@ -105,7 +123,7 @@ def test_a_topic_made_again_after_a_delete_is_another_one(tmp_path: Path) -> Non
             client.produce("t", batch(b"x"), topic_uuid=old)
         client.produce("t", batch(b"new"))
     stopped(broker)
-    again = BrokerProcess(tmp_path)
+    again = start()
     with CoreClient(again.endpoint()) as client:
         assert [record.value for record in read_all(client, "t")] == [b"new"]
         assert client.describe_topic("t").topic_uuid == new
@@ -121,7 +139,7 @@ def send_until_killed(client: CoreClient, first: int, count: int) -> dict[int, i
     acked: dict[int, int] = {}
     waiting: dict[int, int] = {}
     for sequence in range(first, first + count):
-        body = m.ProduceRequest(-1, 10_000, [m.ProducePartition("t", b"", 0)])
+        body = m.ProduceRequest(-1, 30_000, [m.ProducePartition("t", b"", 0)])
         payload = batch(value_of(sequence), sequence=sequence)
         waiting[client.send(m.ApiKey.PRODUCE, body, [payload])] = sequence
         while len(waiting) >= 8:
@@ -132,10 +150,10 @@ def send_until_killed(client: CoreClient, first: int, count: int) -> dict[int, i
     return acked
 
 
-def test_kill_9_loses_no_acked_record_and_duplicates_are_still_known(tmp_path: Path) -> None:
+def test_kill_9_loses_no_acked_record_and_duplicates_are_still_known(start: Start) -> None:
     acked: dict[int, int] = {}
     for life in range(3):
-        broker = BrokerProcess(tmp_path)
+        broker = start()
         with CoreClient(broker.endpoint()) as client:
             if life == 0:
                 client.create_topic("t", 1, {"segment.bytes": "16384"})
@@ -143,7 +161,7 @@ def test_kill_9_loses_no_acked_record_and_duplicates_are_still_known(tmp_path: P
             first = max(acked.values(), default=-1) + 1
             acked |= send_until_killed(client, first, 300)
             killed(broker)
-    broker = BrokerProcess(tmp_path)
+    broker = start()
     with CoreClient(broker.endpoint()) as client:
         stored = {record.offset: record.value for record in read_all(client, "t")}
         for offset, sequence in acked.items():

@@ -31,7 +31,7 @@ def test_b02_records_keep_their_order_over_requests_in_flight_and_a_restart(
     with broker_on_loopback(tmp_path) as endpoint, CoreClient(str(endpoint)) as client:
         client.create_topic("t", 1, {"segment.bytes": "16384"})
         for i in range(0, 500, 5):
-            body = m.ProduceRequest(-1, 10_000, [m.ProducePartition("t", b"", 0)])
+            body = m.ProduceRequest(-1, 30_000, [m.ProducePartition("t", b"", 0)])
             client.send(m.ApiKey.PRODUCE, body, [encode_batch(sent[i : i + 5])])
         offsets = []
         for _ in range(100):
