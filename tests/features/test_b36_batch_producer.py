@@ -35,19 +35,32 @@ def test_b36_a_message_is_sent_and_its_place_is_known(tmp_path: Path) -> None:
         assert values_of(str(endpoint), "orders") == [b"message"]
 
 
-def test_b36_a_full_batch_leaves_and_linger_is_a_ceiling_nobody_sits_through(
-    tmp_path: Path,
-) -> None:
+def test_b36_a_batch_leaves_when_full_or_when_nothing_is_under_way(tmp_path: Path) -> None:
+    """Nobody waits for a delivery here, and linger is an hour: nobody sits through it."""
     with broker_on_loopback(tmp_path) as endpoint:
         with Admin(str(endpoint)) as admin:
             admin.create_topic("orders")
+        ended = threading.Semaphore(0)
         with BatchProducer(str(endpoint), batch_size=100, linger_ms=3_600_000) as producer:
             deliveries = [producer.send("orders", b"%d" % number) for number in range(1000)]
-            # The last one waits: nothing sits through an hour of linger.
-            assert deliveries[-1].result(timeout=30).offset == 999
-            sizes = {delivery.batch.count for delivery in deliveries}
-        assert max(sizes) <= 100
+            for delivery in deliveries:
+                delivery.add_done_callback(lambda _: ended.release())
+            for _ in deliveries:
+                assert ended.acquire(timeout=30)
+            assert max(delivery.batch.count for delivery in deliveries) <= 100
         assert values_of(str(endpoint), "orders") == [b"%d" % number for number in range(1000)]
+
+
+def test_b36_linger_ends_the_wait_for_more(tmp_path: Path) -> None:
+    with broker_on_loopback(tmp_path) as endpoint:
+        with Admin(str(endpoint)) as admin:
+            admin.create_topic("orders")
+        with BatchProducer(str(endpoint), linger_ms=20) as producer:
+            ended = threading.Semaphore(0)
+            for _ in range(30):
+                producer.send("orders", b"first")
+                producer.send("orders", b"second").add_done_callback(lambda _: ended.release())
+                assert ended.acquire(timeout=30)
 
 
 def test_b36_many_threads_may_send(tmp_path: Path) -> None:
