@@ -19,7 +19,7 @@ from ringlog.storage.errors import DamagedState, FileMissing
 from ringlog.storage.files import MAX_NAME_BYTES, Directory
 from ringlog.storage.log import PartitionLog
 from ringlog.storage.log_config import LogConfig
-from ringlog.storage.memory_files import MemoryDirectory
+from ringlog.storage.memory_files import MemoryDirectory, MemoryTree
 from ringlog.storage.partition_identity import PartitionIdentity, load_partition_identity
 from ringlog.storage.raft_state import RaftState, load_raft_state
 from ringlog.storage.recovery import create_partition, open_partition_log
@@ -41,12 +41,21 @@ class Opened(msgspec.Struct, frozen=True):
 class Files:
     """The data directory and what all its partitions share. Any thread may call."""
 
-    def __init__(self, root: Directory, marks: DurableMarks, voter: str) -> None:
-        """`voter` is the directory UUID: the only voter of a partition made here."""
+    def __init__(
+        self, root: Directory, marks: DurableMarks, voter: str, *, memory_bytes: int
+    ) -> None:
+        """Share `root`.
+
+        Args:
+            root: the data directory.
+            marks: of the data directory.
+            voter: its UUID: the only voter of a partition made here.
+            memory_bytes: most that all partitions in memory take together.
+        """
         self._root = root
         self._marks = marks
         self._voter = voter
-        self._memory_root = MemoryDirectory()
+        self._memory_root = MemoryDirectory(MemoryTree(memory_bytes))
         self._memory_root.create()
         self._memory_marks = DurableMarks.open(self._memory_root)
 
@@ -76,7 +85,8 @@ class Files:
         root, marks = self._place(in_memory=in_memory)
         directory = root.subdirectory(str(identity.topic_partition))
         opened = open_partition_log(directory, marks, identity, config, now_ms=now_ms)
-        return Opened(opened.log, load_raft_state(directory), directory, opened.report)
+        state = load_raft_state(directory, seed=identity.checksum_seed)
+        return Opened(opened.log, state, directory, opened.report)
 
     def put_aside(self, identity: PartitionIdentity, *, in_memory: bool) -> None:
         """Rename a closed partition, durably, and drop its mark (F2). No error when absent."""
@@ -101,6 +111,10 @@ class Files:
     def free_bytes(self) -> int:
         """Free space of the data directory."""
         return self._root.free_bytes()
+
+    def memory_free_bytes(self) -> int:
+        """Room left for partitions in memory. Never waits."""
+        return self._memory_root.free_bytes()
 
     def _place(self, *, in_memory: bool) -> tuple[Directory, DurableMarks]:
         if in_memory:

@@ -100,11 +100,12 @@ class HostedTopic:
 class ShellDisk:
     """`replication.driver.Disk` of one partition, by the shell's threads."""
 
-    __slots__ = ("_directory", "_key", "_shell")
+    __slots__ = ("_directory", "_key", "_seed", "_shell")
 
-    def __init__(self, shell: Shell, key: TopicPartition, directory: Directory) -> None:
+    def __init__(self, shell: Shell, identity: PartitionIdentity, directory: Directory) -> None:
         self._shell = shell
-        self._key = key
+        self._key = identity.topic_partition
+        self._seed = identity.checksum_seed
         self._directory = directory
 
     def store(
@@ -115,9 +116,10 @@ class ShellDisk:
 
     def save_state(self, state: RaftState, on_done: Callable[[Exception | None], None]) -> None:
         """Make `raft-state` durable."""
-        directory = self._directory
+        directory, seed = self._directory, self._seed
         self._shell.run(
-            lambda: save_raft_state(directory, state), lambda _result, error: on_done(error)
+            lambda: save_raft_state(directory, state, seed=seed),
+            lambda _result, error: on_done(error),
         )
 
 
@@ -279,7 +281,7 @@ class Partitions:
         driver = Driver(
             log,
             SoloReplicator(opened.state, voter=self._voter, committed=log.base),
-            ShellDisk(self.shell, key, opened.directory),
+            ShellDisk(self.shell, slot.identity, opened.directory),
             flushed=topic.settings.log.flush_policy == "majority",
         )
         partition = Partition(
@@ -304,8 +306,10 @@ class Partitions:
         open_slots = [slot for slot in slots if slot.partition is not None]
         left = len(open_slots)
 
-        def idle() -> None:
+        def idle(partition: Partition) -> None:
             nonlocal left
+            # What a removed file takes is free only once nobody has it open.
+            partition.log.close()
             left -= 1
             if left == 0:
                 on_done()
@@ -314,7 +318,7 @@ class Partitions:
             assert slot.partition is not None
             self._shut(slot.partition, error)
             slot.partition.abandon()
-            slot.partition.when_idle(idle)
+            slot.partition.when_idle(partial(idle, slot.partition))
         if not open_slots:
             on_done()
         return slots

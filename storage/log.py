@@ -175,7 +175,7 @@ class PartitionLog:
         if not isinstance(last, WriteOwn):
             last = WriteOwn()
             self._pending.append(last)
-        last.add(encode_entry(entry))
+        last.add(encode_entry(entry, seed=self._disk.place.seed))
         self.end = Position(self.end.offset, entry.n + 1)
         return self.end
 
@@ -384,7 +384,7 @@ class PartitionLog:
         self.written, self.durable = min(self.written, position), min(self.durable, position)
         if self.written == position:
             self._note_written_place()
-        own_size = len(self.raft_log.encode())
+        own_size = len(self.raft_log.encode(seed=self._disk.place.seed))
         self._pending.append(
             Truncate(
                 mark_at(position, active),

@@ -212,7 +212,7 @@ class MoveLogStart:
         self._configuration = configuration
         self._epoch_at = epoch_at
         self._term_before = raft_log.term_before(base)
-        self._own_rest = raft_log.encode()
+        self._own_rest = raft_log.copy()
         self.start: StartState | None = None
 
     def run(self, disk: PartitionDisk) -> None:
@@ -236,7 +236,7 @@ class MoveLogStart:
             disk.remove_segments([segment.base_offset for segment in self._dropped])
             for segment in self._dropped:
                 segment.close()
-            disk.replace_own(self._own_rest)
+            disk.replace_own(self._own_rest.encode(seed=disk.place.seed))
 
     def _producers_at_base(self, disk: PartitionDisk, old: StartState) -> TableSnapshot:
         """Producer table at the new base: that at the old one and every batch between."""

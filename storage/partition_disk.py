@@ -141,7 +141,7 @@ class PartitionDisk:
 
     def save_start(self, start: StartState) -> None:
         """Replace `start-state`, durably."""
-        save_start_state(self.place.directory, start)
+        save_start_state(self.place.directory, start, seed=self.place.seed)
         self.start = start
 
     def remove_segments(self, bases: list[Offset]) -> None:

@@ -49,8 +49,9 @@ def quarantine_partition(
     Raises:
         LogDirFailed: a write or flush failed: the broker must stop.
     """
-    state = _next_life(directory, newest_term, life)
-    save_raft_state(directory, state)
+    seed = identity.checksum_seed
+    state = _next_life(directory, seed, newest_term, life)
+    save_raft_state(directory, state, seed=seed)
     directory.unlink(START_STATE_NAME)
     directory.sync()
     for name in directory.names():
@@ -61,9 +62,9 @@ def quarantine_partition(
     return state
 
 
-def _next_life(directory: Directory, newest_term: LeaderEpoch, life: int) -> RaftState:
+def _next_life(directory: Directory, seed: int, newest_term: LeaderEpoch, life: int) -> RaftState:
     try:
-        old = load_raft_state(directory)
+        old = load_raft_state(directory, seed=seed)
     except (DamagedState, FileMissing):
         return RaftState(term=newest_term, life=life, no_vote_up_to=newest_term)
     term = LeaderEpoch(max(old.term, newest_term))

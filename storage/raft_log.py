@@ -6,7 +6,8 @@ history of terms in memory. Must not know files, segments, or what a body means.
 One record of the file, big-endian, records one behind the other::
 
     | size 4 | crc 4 | format 1 | kind 1 | n 8 | offset 8 | term 8 | body ... |
-               crc = CRC-32C of size and of all that follows crc
+               crc = CRC-32C of size and of all that follows crc, seeded with the partition's
+              identity, so that another's file does not pass
     size = bytes of format..body, so 26 and more
 
 Invariants:
@@ -66,20 +67,21 @@ class OwnEntry(msgspec.Struct, frozen=True, gc=False):
     """Bytes that belong to `replication`, opaque here."""
 
 
-def encode_entry(entry: OwnEntry) -> bytes:
-    """Return the record of `raft-log` for `entry`."""
+def encode_entry(entry: OwnEntry, *, seed: int = 0) -> bytes:
+    """Return the record for `entry` in the `raft-log` of the partition that `seed` stands for."""
     fields = _FIELDS.pack(ENTRY_FORMAT, entry.kind, entry.n, entry.offset, entry.term)
     size = _SIZE.pack(len(fields) + len(entry.body))
-    crc = crc32c(entry.body, crc32c(fields, crc32c(size)))
+    crc = crc32c(entry.body, crc32c(fields, crc32c(size, seed)))
     return b"".join((size, _SIZE.pack(crc), fields, entry.body))
 
 
-def scan_entries(data: Buffer, *, first_n: int | None) -> tuple[list[OwnEntry], int]:
+def scan_entries(data: Buffer, *, first_n: int | None, seed: int = 0) -> tuple[list[OwnEntry], int]:
     """Read entries up to the first record that fails a check or does not follow the one before.
 
     Args:
         data: the whole file.
         first_n: number the first entry must have, or None when any may come first.
+        seed: CRC-32C of the partition's identity.
 
     Returns:
         The entries, and the number of bytes they take (exclusive end of what is good).
@@ -92,7 +94,7 @@ def scan_entries(data: Buffer, *, first_n: int | None) -> tuple[list[OwnEntry], 
     entries: list[OwnEntry] = []
     position = 0
     while True:
-        record = _record_at(view, position)
+        record = _record_at(view, position, seed)
         if record is None:
             break
         entry = _decode_fields(record)
@@ -106,7 +108,7 @@ def scan_entries(data: Buffer, *, first_n: int | None) -> tuple[list[OwnEntry], 
     return entries, position
 
 
-def _record_at(view: memoryview, position: int) -> memoryview | None:
+def _record_at(view: memoryview, position: int, seed: int) -> memoryview | None:
     """Return format..body of the record at `position`, or None when it is torn or flipped."""
     if len(view) - position < _HEAD.size + _FIELDS.size:
         return None
@@ -116,7 +118,7 @@ def _record_at(view: memoryview, position: int) -> memoryview | None:
         return None
     record = view[begin : begin + size]
     # The size is inside the CRC, so that a flip in it is a bad CRC and not a shorter body.
-    if crc32c(record, crc32c(view[position : position + _SIZE.size])) != crc:
+    if crc32c(record, crc32c(view[position : position + _SIZE.size], seed)) != crc:
         return None
     return record
 
@@ -309,6 +311,6 @@ class RaftLog:
                 return entry
         return None
 
-    def encode(self) -> bytes:
+    def encode(self, *, seed: int = 0) -> bytes:
         """Return the whole file of the entries kept, as recovery and a trim write it."""
-        return b"".join(map(encode_entry, self._entries))
+        return b"".join([encode_entry(entry, seed=seed) for entry in self._entries])

@@ -38,16 +38,19 @@ class RaftState(msgspec.Struct, frozen=True, kw_only=True):
     """No vote until the commit position of a leader of a later term than this is held here."""
 
 
-def save_raft_state(directory: Directory, state: RaftState) -> None:
-    """Replace the file. Durable when it returns. Raises LogDirFailed, DiskFull."""
-    write_state(directory, RAFT_STATE_NAME, state, format=RAFT_STATE_FORMAT)
+def save_raft_state(directory: Directory, state: RaftState, *, seed: int = 0) -> None:
+    """Replace the file of the partition whose identity is `seed`, durably.
+
+    Raises LogDirFailed, DiskFull.
+    """
+    write_state(directory, RAFT_STATE_NAME, state, format=RAFT_STATE_FORMAT, seed=seed)
 
 
-def load_raft_state(directory: Directory) -> RaftState:
+def load_raft_state(directory: Directory, *, seed: int = 0) -> RaftState:
     """Read the file.
 
     Raises:
         DamagedState: both copies are damaged: the replica must not vote.
         FileMissing: there is none, although a partition is made with one: likewise.
     """
-    return read_state(directory, RAFT_STATE_NAME, RaftState, format=RAFT_STATE_FORMAT)
+    return read_state(directory, RAFT_STATE_NAME, RaftState, format=RAFT_STATE_FORMAT, seed=seed)

@@ -80,13 +80,15 @@ def create_partition(
         return
     for name in directory.names():
         directory.unlink(name)
-    save_raft_state(directory, RaftState())
+    seed = identity.checksum_seed
+    save_raft_state(directory, RaftState(), seed=seed)
     if configuration is not None:
         for name in (RAFT_LOG_NAME, segment_name(Offset(0))):
             file = directory.open(name, create=True)
             file.sync()
             file.close()
-        save_start_state(directory, StartState(configuration=tuple(sorted(configuration))))
+        start = StartState(configuration=tuple(sorted(configuration)))
+        save_start_state(directory, start, seed=seed)
     marks.lower(identity.mark_key, Mark(LOG_BEGIN, Offset(0), 0, clean=True))
     save_partition_identity(directory, identity)
 
@@ -121,8 +123,8 @@ def open_partition_log(
     disk.marked = mark.position
     # Names that a killed process changed are seen, but may not be durable yet.
     directory.sync()
-    raft_state = load_raft_state(directory)
-    start = load_start_state(directory)
+    raft_state = load_raft_state(directory, seed=place.seed)
+    start = load_start_state(directory, seed=place.seed)
     if start is None:
         return _open_blank(disk, mark, config)
     disk.start = start
@@ -192,9 +194,9 @@ def _read_own_entries(disk: PartitionDisk) -> _OwnEntries:
     start = disk.start
     assert start is not None
     data = read_whole(disk.place.directory, RAFT_LOG_NAME)
-    scanned, good_size = scan_entries(data or b"", first_n=None)
+    scanned, good_size = scan_entries(data or b"", first_n=None, seed=disk.place.seed)
     raft_log = RaftLog.from_scan(start.base, start.term_before, scanned)
-    return _OwnEntries(raft_log, good_size, data == raft_log.encode())
+    return _OwnEntries(raft_log, good_size, data == raft_log.encode(seed=disk.place.seed))
 
 
 def _open_clean(
@@ -213,7 +215,7 @@ def _open_clean(
     if found is None:
         return None
     # A truncation that was killed may be seen, but not be durable yet.
-    disk.open_raft_log(len(own.raft_log.encode())).sync()
+    disk.open_raft_log(len(own.raft_log.encode(seed=disk.place.seed))).sync()
     found.segments[-1].file(disk.place).sync()
     return _hand_out(disk, config, own.raft_log, found, report)
 
@@ -236,8 +238,8 @@ def _recover(
     report.cut_own_entries = own_end - raft_log.end_own
     _check_mark(disk, mark, own, own_end, found, report.end)
     settle_segments(disk, mark, found, report)
-    disk.replace_own(raft_log.encode())
-    save_raft_state(disk.place.directory, raft_state)
+    disk.replace_own(raft_log.encode(seed=disk.place.seed))
+    save_raft_state(disk.place.directory, raft_state, seed=disk.place.seed)
     disk.save_start(start)
     disk.put_mark(mark_at(report.end, found.segments[-1]))
     disk.marks.flush()

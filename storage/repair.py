@@ -122,11 +122,13 @@ def _refuse(verdict: PartitionVerdict, reason: str) -> RepairPlan:
 
 
 def _plan_cut(directory: Directory, verdict: PartitionVerdict, damage: list[Finding]) -> RepairPlan:
-    start = load_start_state(directory)
+    assert verdict.identity is not None
+    seed = verdict.identity.checksum_seed
+    start = load_start_state(directory, seed=seed)
     if start is None:
         return _refuse(verdict, f"{START_STATE_NAME} is gone: restore the file from a backup")
     data = read_whole(directory, RAFT_LOG_NAME) or b""
-    scanned, _good_size = scan_entries(data, first_n=None)
+    scanned, _good_size = scan_entries(data, first_n=None, seed=seed)
     raft_log = RaftLog.from_scan(start.base, start.term_before, scanned)
     # Damage of a whole segment lies before the end of the chain of batches.
     whole = [f.first_offset for f in damage if segment_base(f.path) is not None]
@@ -226,7 +228,8 @@ def apply_repair(directory: Directory, marks: DurableMarks, plan: RepairPlan) ->
         _cut(directory, cut)
     directory.sync()
     if plan.new_raft_state_term is not None:
-        save_raft_state(directory, RaftState(term=plan.new_raft_state_term))
+        seed = verdict.identity.checksum_seed
+        save_raft_state(directory, RaftState(term=plan.new_raft_state_term), seed=seed)
 
 
 def _copy(directory: Directory, cut: Cut) -> None:

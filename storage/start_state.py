@@ -48,13 +48,16 @@ class StartState(msgspec.Struct, frozen=True, kw_only=True):
         return Position(self.base_offset, self.base_own)
 
 
-def save_start_state(directory: Directory, state: StartState) -> None:
-    """Replace the file. Durable when it returns. Raises LogDirFailed, DiskFull."""
+def save_start_state(directory: Directory, state: StartState, *, seed: int = 0) -> None:
+    """Replace the file of the partition whose identity is `seed`, durably.
+
+    Raises LogDirFailed, DiskFull.
+    """
     assert 0 <= state.base_offset <= state.log_start, f"SS3: {state.base_offset} {state.log_start}"
-    write_state(directory, START_STATE_NAME, state, format=START_STATE_FORMAT)
+    write_state(directory, START_STATE_NAME, state, format=START_STATE_FORMAT, seed=seed)
 
 
-def load_start_state(directory: Directory) -> StartState | None:
+def load_start_state(directory: Directory, *, seed: int = 0) -> StartState | None:
     """Read the file, or return None when the replica is blank.
 
     Raises:
@@ -62,7 +65,9 @@ def load_start_state(directory: Directory) -> StartState | None:
     """
     if not directory.exists(START_STATE_NAME):
         return None
-    state = read_state(directory, START_STATE_NAME, StartState, format=START_STATE_FORMAT)
+    state = read_state(
+        directory, START_STATE_NAME, StartState, format=START_STATE_FORMAT, seed=seed
+    )
     if not 0 <= state.base_offset <= state.log_start or min(state.base_own, state.term_before) < 0:
         raise DamagedState(
             f"base ({state.base_offset}, {state.base_own}), term {state.term_before} and log "

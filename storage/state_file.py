@@ -52,10 +52,15 @@ class _Envelope(msgspec.Struct):
     body: msgspec.Raw
 
 
-def encode_state(body: msgspec.Struct, *, format: int) -> bytes:  # noqa: A002 - the field's name
-    """The bytes of a state file."""
+def encode_state(
+    body: msgspec.Struct,
+    *,
+    format: int,  # noqa: A002 - the field's name
+    seed: int = 0,
+) -> bytes:
+    """The bytes of a state file. `seed` starts the CRC: see `load_state`."""
     rest = b'"format":%d,"body":%b}' % (format, msgspec.json.encode(body))
-    return b'%b%08x",%b\n' % (_HEAD, crc32c.crc32c(rest), rest) * 2
+    return b'%b%08x",%b\n' % (_HEAD, crc32c.crc32c(rest, seed), rest) * 2
 
 
 def write_state(
@@ -64,6 +69,7 @@ def write_state(
     body: msgspec.Struct,
     *,
     format: int,  # noqa: A002 - the field's name
+    seed: int = 0,
 ) -> None:
     """Replace a state file, or make it, durably and as a whole (P1).
 
@@ -75,7 +81,7 @@ def write_state(
     file = directory.open(temporary, create=True)
     try:
         file.truncate(0)
-        file.pwrite([encode_state(body, format=format)], 0)
+        file.pwrite([encode_state(body, format=format, seed=seed)], 0)
         file.sync()
     finally:
         file.close()
@@ -89,9 +95,10 @@ def read_state(
     type: type[T],  # noqa: A002 - as in msgspec
     *,
     format: int,  # noqa: A002 - the field's name
+    seed: int = 0,
 ) -> T:
     """The value of a state file. Raises as `load_state`."""
-    return load_state(directory, name, type, format=format).value
+    return load_state(directory, name, type, format=format, seed=seed).value
 
 
 def load_state(
@@ -100,6 +107,7 @@ def load_state(
     type: type[T],  # noqa: A002 - as in msgspec
     *,
     format: int,  # noqa: A002 - the field's name
+    seed: int = 0,
 ) -> LoadedState[T]:
     """The value of a state file and whether a copy of it is damaged.
 
@@ -108,6 +116,8 @@ def load_state(
         name: its name.
         type: what the body is; a field added since an older format needs a default.
         format: newest format this caller understands.
+        seed: what its CRC starts with: the identity of its partition, so that another's file
+            does not pass; 0 for a file that belongs to none.
 
     Raises:
         FileMissing: there is no such file.
@@ -122,13 +132,13 @@ def load_state(
         file.close()
     path = f"{directory.path}/{name}"
     half = len(data) // 2
-    good = {line for line in _candidates(data) if _is_good(line)}
+    good = {line for line in _candidates(data) if _is_good(line, seed)}
     if not good:
         raise DamagedState("both copies fail their check", path=path)
     if len(good) > 1:
         raise DamagedState("its two copies are good but differ", path=path)
     value, written_format = _decode(good.pop(), type, path, newest=format)
-    damaged = not (_is_good(data[:half]) and data[:half] == data[half:])
+    damaged = not (_is_good(data[:half], seed) and data[:half] == data[half:])
     return LoadedState(value, written_format, damaged)
 
 
@@ -138,12 +148,12 @@ def _candidates(data: bytes) -> list[bytes]:
     return [data[:half], data[half:], data[: data.find(b"\n") + 1]]
 
 
-def _is_good(line: bytes) -> bool:
+def _is_good(line: bytes, seed: int) -> bool:
     """Whether this is a whole line, as `encode_state` writes it, with the CRC it claims."""
     if not line.startswith(_HEAD) or not line.endswith(b"}\n"):
         return False
     rest = line[_REST_START:-1]
-    return line[len(_HEAD) : _REST_START] == b'%08x",' % crc32c.crc32c(rest)
+    return line[len(_HEAD) : _REST_START] == b'%08x",' % crc32c.crc32c(rest, seed)
 
 
 def _decode(

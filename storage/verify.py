@@ -70,16 +70,20 @@ def verify_partition(directory: Directory, marks: DurableMarks | None) -> Partit
     identity = _state(
         directory, PARTITION_IDENTITY_NAME, PartitionIdentity, PARTITION_IDENTITY_FORMAT, verdict
     )
-    _state(directory, RAFT_STATE_NAME, RaftState, RAFT_STATE_FORMAT, verdict)
     verdict.identity = identity
-    if identity is not None:
-        verdict.mark = _mark(marks, identity, verdict)
     names = directory.names()
-    has_log = RAFT_LOG_NAME in names or any(segment_base(name) is not None for name in names)
-    if has_log or START_STATE_NAME in names or (verdict.mark and verdict.mark.position > LOG_BEGIN):
-        start = _state(directory, START_STATE_NAME, StartState, START_STATE_FORMAT, verdict)
-        if start is not None and identity is not None:
-            _log(directory, identity, start, verdict)
+    # What the other files are bound to is the identity: without it none can be judged.
+    if identity is not None:
+        seed = identity.checksum_seed
+        _state(directory, RAFT_STATE_NAME, RaftState, RAFT_STATE_FORMAT, verdict, seed)
+        mark = verdict.mark = _mark(marks, identity, verdict)
+        has_log = RAFT_LOG_NAME in names or any(segment_base(name) is not None for name in names)
+        if has_log or START_STATE_NAME in names or (mark and mark.position > LOG_BEGIN):
+            start = _state(
+                directory, START_STATE_NAME, StartState, START_STATE_FORMAT, verdict, seed
+            )
+            if start is not None:
+                _log(directory, identity, start, verdict)
     for name in names:
         if COPY_INFIX in name:
             verdict.add(Severity.HARMLESS, name, "is what a repair has cut")
@@ -94,11 +98,16 @@ def _is_known(name: str) -> bool:
 
 
 def _state(
-    directory: Directory, name: str, kind: type[_T], newest_format: int, verdict: PartitionVerdict
+    directory: Directory,
+    name: str,
+    kind: type[_T],
+    newest_format: int,
+    verdict: PartitionVerdict,
+    seed: int = 0,
 ) -> _T | None:
     """Value of a state file; a finding and None when both of its copies are lost."""
     try:
-        loaded = load_state(directory, name, kind, format=newest_format)
+        loaded = load_state(directory, name, kind, format=newest_format, seed=seed)
     except (DamagedState, FileMissing, WrongDirectory) as error:
         verdict.add(Severity.DAMAGE, name, str(error))
         return None
@@ -138,7 +147,7 @@ def _log(
     mark = start.base if verdict.mark is None else max(verdict.mark.position, start.base)
     data = read_whole(directory, RAFT_LOG_NAME) or b""
     try:
-        scanned, good_size = scan_entries(data, first_n=None)
+        scanned, good_size = scan_entries(data, first_n=None, seed=identity.checksum_seed)
     except WrongDirectory as error:
         verdict.add(Severity.DAMAGE, RAFT_LOG_NAME, str(error))
         return

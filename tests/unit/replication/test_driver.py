@@ -40,7 +40,7 @@ class World:
         self.jobs: list[tuple[LogJob, Done, bool]] = []
         self.saves: list[tuple[RaftState, Callable[[Exception | None], None]]] = []
         self.told: list[tuple[str, object]] = []
-        state = load_raft_state(self.directory)
+        state = load_raft_state(self.directory, seed=IDENTITY.checksum_seed)
         replicator = SoloReplicator(state, voter="me", committed=self.log.base)
         self.driver = Driver(self.log, replicator, self, flushed=flushed)
         self.driver.attach(self)
@@ -88,7 +88,7 @@ class World:
         """Start, and commit the opening."""
         self.driver.start(0)
         state, saved = self.saves.pop()
-        save_raft_state(self.directory, state)
+        save_raft_state(self.directory, state, seed=IDENTITY.checksum_seed)
         saved(None)
         self.finish()
         self.told.clear()

@@ -15,6 +15,8 @@ from tests.unit.storage.test_recovery import stopped
 
 NOWHERE = random.Random(0)
 
+SEED = IDENTITY.checksum_seed
+
 
 def quarantine(disk: SimulatedDisk, term: int = 0) -> RaftState:
     directory = disk.directory().subdirectory(NAME)
@@ -27,7 +29,11 @@ def quarantine(disk: SimulatedDisk, term: int = 0) -> RaftState:
 def test_a_replica_becomes_blank_with_a_higher_life_and_no_vote() -> None:
     disk = stopped()
     directory = disk.directory().subdirectory(NAME)
-    save_raft_state(directory, RaftState(term=LeaderEpoch(5), voted_for="a", life=2))
+    save_raft_state(
+        directory,
+        RaftState(term=LeaderEpoch(5), voted_for="a", life=2),
+        seed=SEED,
+    )
     state = quarantine(disk)
     assert state == RaftState(
         term=LeaderEpoch(5), voted_for="a", life=3, no_vote_up_to=LeaderEpoch(5)
@@ -40,7 +46,7 @@ def test_a_replica_becomes_blank_with_a_higher_life_and_no_vote() -> None:
 def test_a_vote_of_an_older_term_is_not_carried_into_a_newer_one() -> None:
     disk = stopped()
     directory = disk.directory().subdirectory(NAME)
-    save_raft_state(directory, RaftState(term=LeaderEpoch(5), voted_for="a"))
+    save_raft_state(directory, RaftState(term=LeaderEpoch(5), voted_for="a"), seed=SEED)
     assert quarantine(disk, term=8) == RaftState(
         term=LeaderEpoch(8), life=1, no_vote_up_to=LeaderEpoch(8)
     )
@@ -69,7 +75,9 @@ def test_cut_off_anywhere_it_never_leaves_a_shorter_log() -> None:
         for mode in (KILL, LOSE_ALL, POWER_CUT):
             image = disk.crash(random.Random(call), mode)
             directory = image.directory().subdirectory(NAME)
-            assert directory.exists("start-state") or load_raft_state(directory).life == 1
+            assert (
+                directory.exists("start-state") or load_raft_state(directory, seed=SEED).life == 1
+            )
             try:
                 _marks, opened = open_on(image)
             except DamagedState:
@@ -77,5 +85,5 @@ def test_cut_off_anywhere_it_never_leaves_a_shorter_log() -> None:
                 _marks, opened = open_on(image)
             assert opened.log.is_blank or opened.log.end == whole
             if opened.log.is_blank:
-                state = load_raft_state(image.directory().subdirectory(NAME))
+                state = load_raft_state(image.directory().subdirectory(NAME), seed=SEED)
                 assert state.life >= 1

@@ -11,6 +11,7 @@ from ringlog.storage.errors import DamagedLog, DamagedState, WrongDirectory
 from ringlog.storage.files import Directory
 from ringlog.storage.log_config import LogConfig
 from ringlog.storage.partition_identity import PARTITION_IDENTITY_NAME
+from ringlog.storage.raft_log import EntryKind
 from ringlog.storage.raft_state import RaftState, load_raft_state, save_raft_state
 from ringlog.storage.recovery import create_partition, open_partition_log
 from ringlog.storage.segment import segment_name, write_whole
@@ -19,6 +20,7 @@ from ringlog.storage.start_state import StartState, load_start_state, save_start
 from ringlog.storage.types import LOG_BEGIN, LeaderEpoch, Offset, Position
 from tests.crash.log_harness import IDENTITY, KILL, LOSE_ALL, NAME, Harness, check, open_on
 
+SEED = IDENTITY.checksum_seed
 NOWHERE = random.Random(0)
 
 
@@ -131,13 +133,13 @@ def test_a_reset_that_was_cut_off_is_finished() -> None:
     start = StartState(
         base_offset=Offset(70), base_own=9, log_start=Offset(70), reset_under_way=True
     )
-    save_start_state(directory, start)
+    save_start_state(directory, start, seed=SEED)
     _marks, opened = open_on(disk)
     assert opened.log.end == opened.log.base == Position(Offset(70), 9)
     names = directory.names()
     assert segment_name(Offset(70)) in names
     assert segment_name(Offset(0)) not in names
-    saved = load_start_state(directory)
+    saved = load_start_state(directory, seed=SEED)
     assert saved is not None
     assert not saved.reset_under_way
 
@@ -210,11 +212,11 @@ def test_the_vote_state_is_written_again_but_never_changed() -> None:
     disk = filled().disk.image(NOWHERE, KILL)
     directory = disk.directory().subdirectory(NAME)
     state = RaftState(term=LeaderEpoch(9), voted_for="a", life=2)
-    save_raft_state(directory, state)
+    save_raft_state(directory, state, seed=SEED)
     disk.damage(f"{NAME}/raft-state", 12, b"?")
     _marks, opened = open_on(disk)
     assert not opened.report.clean
-    assert load_raft_state(directory) == state
+    assert load_raft_state(directory, seed=SEED) == state
     disk.damage(f"{NAME}/raft-state", 0, b"?" * 30)
     half = len(directory.open("raft-state").pread(10_000, 0)) // 2
     disk.damage(f"{NAME}/raft-state", half, b"?" * 30)
@@ -284,3 +286,32 @@ def test_what_was_cut_never_comes_back() -> None:
     harness.write_only()
     _marks, again = open_on(disk.crash(NOWHERE, KILL))
     assert again.log.end.offset == 1
+
+
+@pytest.mark.parametrize("name", ["raft-log", "raft-state", "start-state"])
+def test_a_file_of_another_partition_does_not_pass(name: str) -> None:
+    """Two partitions with the same history: only what binds a file to its own tells them apart."""
+    disk = SimulatedDisk()
+    root = disk.directory()
+    root.create()
+    marks = DurableMarks.open(root)
+    other = msgspec.structs.replace(IDENTITY, partition=IDENTITY.partition + 1)
+    for identity in (IDENTITY, other):
+        directory = root.subdirectory(str(identity.topic_partition))
+        create_partition(directory, marks, identity, configuration=["a"])
+        log = open_partition_log(directory, marks, identity, LogConfig(), now_ms=0).log
+        log.append_own(EntryKind.TERM_OPENING, LeaderEpoch(1), b"")
+        job = log.close_job()
+        job.write()
+        job.sync()
+        job.mark()
+        log.on_job_done(job)
+        log.close()
+    mine = root.subdirectory(str(IDENTITY.topic_partition))
+    theirs = root.subdirectory(str(other.topic_partition)).open(name)
+    data = theirs.pread(theirs.size_bytes(), 0)
+    file = mine.open(name)
+    file.truncate(0)
+    file.pwrite([data], 0)
+    with pytest.raises((DamagedLog, DamagedState)):
+        open_partition_log(mine, marks, IDENTITY, LogConfig(), now_ms=0)
