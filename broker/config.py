@@ -141,6 +141,12 @@ class BrokerConfig:
     )
 
     # Disk.
+    max_memory_topic_bytes: int = setting(
+        256 * MIB,
+        "Memory of all topics with `storage=memory` together; beyond it produce is refused with "
+        "DISK_FULL.",
+        limits=(MIB, 64 * GIB),
+    )
     disk_reserve_bytes: int = setting(
         512 * MIB,
         "Free space below which produce is refused with DISK_FULL.",

@@ -47,7 +47,12 @@ class BrokerCore:
         voter = context.directory_id
         self.partitions = Partitions(
             shell,
-            Files(context.directory, context.marks, voter),
+            Files(
+                context.directory,
+                context.marks,
+                voter,
+                memory_bytes=config.max_memory_topic_bytes,
+            ),
             voter=voter,
             space=self._space,
             metrics=self.metrics,

@@ -17,7 +17,7 @@ from ringlog.broker.metrics import CoreMetrics
 from ringlog.broker.partition import Partition, Produced
 from ringlog.broker.partitions import Partitions
 from ringlog.broker.shell import Reply, Shell, Timer
-from ringlog.client.errors import BrokerError, Busy, InvalidRequest, RequestTimedOut
+from ringlog.client.errors import BrokerError, Busy, DiskFull, InvalidRequest, RequestTimedOut
 from ringlog.client.messages import (
     ACKS_ALL,
     ProducePartition,
@@ -32,6 +32,9 @@ MAX_COMMIT_WAITS = 10_000
 """Batches of one partition that may wait for their commit."""
 
 MAX_TIMEOUT_MS = 600_000
+
+MEMORY_SLACK_BYTES = 64 << 10
+"""Room in memory kept for what stands beside the batches: indexes, seals, own entries."""
 
 
 class _Request:
@@ -174,12 +177,23 @@ class ProduceHandler:
                 f"{MAX_COMMIT_WAITS} batches of partition {partition.key} wait for their commit",
                 hint="send again in a moment",
             )
-        if not partition.settings.in_memory and not partition.key.topic.startswith(INTERNAL_PREFIX):
-            try:
-                self._space.check(size_bytes)
-            except BrokerError:
-                self._metrics.disk_full_refusals += 1
-                raise
+        try:
+            self._check_space(partition, size_bytes)
+        except DiskFull:
+            self._metrics.disk_full_refusals += 1
+            raise
+
+    def _check_space(self, partition: Partition, size_bytes: int) -> None:
+        if partition.settings.in_memory:
+            # What was appended and not yet written has taken no room so far.
+            free_bytes = self._partitions.files.memory_free_bytes()
+            if self._metrics.unstored_bytes_now + size_bytes + MEMORY_SLACK_BYTES > free_bytes:
+                raise DiskFull(
+                    f"{free_bytes} bytes are left of max_memory_topic_bytes",
+                    hint="lower retention.bytes of topics with storage=memory, or raise it",
+                )
+        elif not partition.key.topic.startswith(INTERNAL_PREFIX):
+            self._space.check(size_bytes)
 
 
 def _check(request: ProduceRequest, frames: list[memoryview]) -> None:

@@ -24,6 +24,7 @@ from ringlog.registry.model import BrokerInfo
 from ringlog.registry.standalone import StandaloneRegistry
 from ringlog.storage.crash_images import CrashMode
 from ringlog.storage.durable_marks import DurableMarks
+from ringlog.storage.files import Directory
 from ringlog.storage.record_batch import iter_batches
 from ringlog.storage.record_codec import encode_batch
 from ringlog.storage.simulated_files import SimulatedDisk
@@ -79,6 +80,7 @@ class Bench:
         *,
         start: bool = True,
         life: int = 1,
+        directory: Directory | None = None,
         **settings: Any,  # noqa: ANN401  of BrokerConfig
     ) -> None:
         self.disk = disk or SimulatedDisk()
@@ -94,7 +96,7 @@ class Bench:
         self.failure: Exception | None = None
         self.start_error: Exception | None = None
         self.started = False
-        directory = self.disk.directory()
+        directory = directory or self.disk.directory()
         directory.create()
         self.marks = DurableMarks.open(directory)
         config = BrokerConfig(**{"disk_reserve_bytes": 0, **settings})

@@ -21,7 +21,7 @@ class Place:
         self.root = MemoryDirectory()
         self.root.create()
         self.marks = DurableMarks.open(self.root)
-        self.files = Files(self.root, self.marks, "voter")
+        self.files = Files(self.root, self.marks, "voter", memory_bytes=1 << 20)
 
     def names(self) -> list[str]:
         return [name for name in self.root.names() if name != "durable-marks"]
@@ -93,6 +93,13 @@ def test_a_partition_in_memory_leaves_the_data_directory_alone(place: Place) -> 
     place.files.remove_aside(identity(), in_memory=True)
     with pytest.raises(FileMissing):
         place.files.open(identity(), CONFIG, in_memory=True, now_ms=0)
+
+
+def test_partitions_in_memory_share_their_room(place: Place) -> None:
+    before = place.files.memory_free_bytes()
+    assert before <= 1 << 20
+    place.files.create(identity(), CONFIG, in_memory=True, now_ms=0)
+    assert place.files.memory_free_bytes() < before
 
 
 def test_names_of_what_is_put_aside_fit_and_stay_apart() -> None:

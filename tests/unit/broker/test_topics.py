@@ -1,7 +1,9 @@
 """The life of topics across stops: each step durable before the next, so a start can finish it."""
 
+import contextlib
 import errno
 import random
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +17,9 @@ from ringlog.client.errors import (
 from ringlog.registry.model import TopicState
 from ringlog.storage.crash_images import CrashMode
 from ringlog.storage.errors import StorageError
+from ringlog.storage.real_files import RealDirectory
 from ringlog.storage.simulated_files import Call
-from tests.unit.broker.core_bench import Bench, batch
+from tests.unit.broker.core_bench import Bench, batch, sized
 
 
 def names(bench: Bench) -> list[str]:
@@ -133,6 +136,52 @@ def test_memory_topics_keep_nothing_and_write_nothing() -> None:
     assert after.fetch() == []
     assert after.produce(batch()) == [0]
     after.delete()
+
+
+def test_memory_topics_are_bounded_together() -> None:
+    bench = Bench(max_memory_topic_bytes=1 << 20)
+    bench.create("a", storage="memory", segment_bytes="16384", retention_bytes="0")
+    bench.create("b", storage="memory")
+    fill(bench, "a", 20)
+    fill(bench, "b", 20)
+    with pytest.raises(DiskFull, match="max_memory_topic_bytes"):
+        fill(bench, "b", 20)
+    assert bench.failure is None
+    # A topic that lets go of its records makes room again.
+    bench.advance(100_000)
+    bench.produce(sized(20_000), topic="b")
+    bench.delete("a")
+    bench.delete("b")
+    bench.create("c", storage="memory")
+    fill(bench, "c", 40)
+
+
+def fill(bench: Bench, topic: str, count: int) -> None:
+    for _ in range(count):
+        bench.produce(sized(20_000), topic=topic)
+
+
+def open_below(directory: Path) -> list[Path]:
+    """Files below `directory` that this process has open, removed ones too."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = descriptor.readlink()
+            if target.is_relative_to(directory) and target.parent != directory:
+                found.append(target)
+    return found
+
+
+def test_a_deleted_topic_leaves_no_file_open(tmp_path: Path) -> None:
+    root = RealDirectory(str(tmp_path / "data"))
+    bench = Bench(directory=root)
+    bench.create(partitions=3)
+    for number in range(3):
+        bench.produce(batch(), partition=number)
+    assert open_below(tmp_path / "data")
+    bench.delete()
+    assert open_below(tmp_path / "data") == []
+    bench.stop()
 
 
 def test_memory_and_weak_topics_say_so_at_start(caplog: pytest.LogCaptureFixture) -> None:
