@@ -9,15 +9,16 @@ offset* whose time is late enough, as Kafka answers it.
 Invariants:
     Q1  At most one batch is held and opened at a time, within the codec's bounds.
     Q2  A header may promise a time that no record has; the search then goes on behind it.
+    Q3  A batch that cannot be opened here is answered with its first offset: a reader may get
+        records that are too early, never miss one.
 
 Source: KIP-33 (time index); Kafka's ListOffsets.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from ringlog.storage.batch_scan import BrokenChain, EpochAt, scan_batches
+from ringlog.storage.errors import CodecMissing, TooLarge
 from ringlog.storage.producer_replay import damaged_log
 from ringlog.storage.record_batch import BatchHeader
 from ringlog.storage.record_codec import decode_records
@@ -100,14 +101,13 @@ class Searched(msgspec.Struct, frozen=True):
     def _search_batch(
         self, header: BatchHeader, data: Buffer, timestamp_ms: int
     ) -> tuple[Offset, int] | None:
-        # A header with another codec than this process has cannot be opened: its first record
-        # stands for all of them.
-        for offset, timestamp in _times(header, data):
-            if self.begin <= offset < self.end and timestamp >= timestamp_ms:
-                return offset, timestamp
+        try:
+            records = decode_records(data, 0, header)
+        except (CodecMissing, TooLarge):
+            # A whole batch that this process cannot open: its first record that may be an answer
+            # stands for all of them, so that nothing late enough is passed over.
+            return max(header.base_offset, self.begin), header.max_timestamp
+        for record in records:
+            if self.begin <= record.offset < self.end and record.timestamp >= timestamp_ms:
+                return record.offset, record.timestamp
         return None
-
-
-def _times(header: BatchHeader, data: Buffer) -> Iterable[tuple[Offset, int]]:
-    records = decode_records(data, 0, header)
-    return ((record.offset, record.timestamp) for record in records)

@@ -84,3 +84,17 @@ def test_damage_on_the_way_is_damage() -> None:
     harness.disk.damage(f"{NAME}/{segment_name(Offset(0))}", 30, b"\xff")
     with pytest.raises(DamagedLog):
         look_up(harness, 1)
+
+
+def test_a_batch_that_cannot_be_opened_is_answered_with_its_first_offset() -> None:
+    harness = with_times(1, 2)
+    payload = bytearray(encode_batch([b"a", b"b"], timestamps=[7, 9]))
+    payload[22] |= 4  # zstd, which no reader here has
+    payload[17:21] = crc32c.crc32c(payload[21:]).to_bytes(4, "big")
+    batch = bytes(payload)
+    harness.log.append(batch, read_header(batch), leader_epoch=LeaderEpoch(1), now_ms=0)
+    harness.flush()
+    assert look_up(harness, 8) == (2, 9)
+    harness.move_log_start(Offset(3))
+    assert look_up(harness, 8) == (3, 9)
+    assert look_up(harness, 10) is None
