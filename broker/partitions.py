@@ -306,10 +306,8 @@ class Partitions:
         open_slots = [slot for slot in slots if slot.partition is not None]
         left = len(open_slots)
 
-        def idle(partition: Partition) -> None:
+        def idle() -> None:
             nonlocal left
-            # What a removed file takes is free only once nobody has it open.
-            partition.log.close()
             left -= 1
             if left == 0:
                 on_done()
@@ -318,7 +316,7 @@ class Partitions:
             assert slot.partition is not None
             self._shut(slot.partition, error)
             slot.partition.abandon()
-            slot.partition.when_idle(partial(idle, slot.partition))
+            slot.partition.when_idle(idle)
         if not open_slots:
             on_done()
         return slots
