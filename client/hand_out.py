@@ -45,7 +45,7 @@ class HandOut:
         self._key = key
         self._value = value
         self._open: Chunk | None = None
-        """What was handed out in part."""
+        """Where a batch was handed out in part."""
         self._is_busy = False
 
     def take(self, max_records: int, sink: Sink) -> int:
@@ -90,7 +90,8 @@ class HandOut:
     def _next_chunk(self) -> Chunk | None:
         with self._lock:
             chunk = self._open
-            if chunk is None or not chunk.is_live or chunk.slot.paused:
+            goes_on = chunk is not None and chunk.index < len(chunk.batch)
+            if chunk is None or not goes_on or not chunk.is_live or chunk.slot.paused:
                 chunk = self._open = self._fetcher.next_chunk()
             return chunk
 

@@ -10,91 +10,16 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringlog.client.errors import Busy, NoBrokerReachable, NotLeader, OffsetOutOfRange
 from ringlog.client.fetcher import Fetcher, FetchLimits, Outgoing
 from ringlog.client.hand_out import HandOut
-from ringlog.client.messages import (
-    EARLIEST,
-    LATEST,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchResult,
-    ListOffsetsResponse,
-    ListOffsetsResult,
-    MetadataResponse,
-    PartitionMetadata,
-    TopicMetadata,
-)
-from ringlog.client.metadata import MetadataCache
+from ringlog.client.messages import EARLIEST
 from ringlog.client.record import Record
-from ringlog.client.requests import Answer
 from ringlog.client.retry import Backoff
-from ringlog.storage.record_codec import encode_batch
 from ringlog.storage.types import TopicPartition
+from tests.unit.client.fetch_world import Leader, metadata_of
 
-UUID = b"u" * 16
-
-
-class Leader:
-    """The true logs. A batch is (base offset, record count, bytes)."""
-
-    def __init__(self, partitions: int) -> None:
-        self.batches: list[list[tuple[int, int, bytes]]] = [[] for _ in range(partitions)]
-        self.start = [0] * partitions
-        self.end = [0] * partitions
-
-    def append(self, partition: int, count: int) -> None:
-        base = self.end[partition]
-        values = [b"%d:%d" % (partition, base + place) for place in range(count)]
-        self.batches[partition].append((base, count, encode_batch(values, base_offset=base)))
-        self.end[partition] += count
-
-    def delete(self, partition: int, before: int) -> None:
-        self.start[partition] = max(self.start[partition], min(before, self.end[partition]))
-
-    def fetch(self, row: FetchPartition, frames: list[bytes]) -> FetchResult:
-        at, start, end = row.partition, self.start[row.partition], self.end[row.partition]
-        if not start <= row.offset <= end:
-            return FetchResult(end, start, -1, OffsetOutOfRange("gone").info())
-        data = b""
-        for base, count, batch in self.batches[at]:
-            if base + count > row.offset and (not data or len(data) + len(batch) <= row.max_bytes):
-                data += batch
-            elif data:
-                break
-        if not data:
-            return FetchResult(end, start, -1)
-        frames.append(data)
-        return FetchResult(end, start, len(frames) - 1)
-
-
-def answer_of(leader: Leader, request: Outgoing, trouble: random.Random | None) -> Answer:
-    """None: no more trouble."""
-    if trouble is not None and trouble.random() < 0.15:
-        return Answer(error=NoBrokerReachable("cut"), lost=True)
-    frames: list[bytes] = []
-    if isinstance(request.body, FetchRequest):
-        results = []
-        for row in request.body.partitions:
-            if trouble is not None and trouble.random() < 0.1:
-                error = trouble.choice((NotLeader("moved"), Busy("full")))
-                results.append(FetchResult(-1, -1, -1, error.info()))
-            else:
-                results.append(leader.fetch(row, frames))
-        return Answer(FetchResponse(results), frames)
-    found = []
-    for look in request.body.partitions:
-        place = leader.start if look.timestamp_ms == EARLIEST else leader.end
-        found.append(ListOffsetsResult(place[look.partition], -1))
-    return Answer(ListOffsetsResponse(found))
-
-
-def metadata_of(partitions: int) -> MetadataCache:
-    cache = MetadataCache()
-    rows = [PartitionMetadata(number, number % 2, 1, [number % 2]) for number in range(partitions)]
-    cache.apply(MetadataResponse("c", 0, [], [TopicMetadata("t", UUID, rows)]))
-    return cache
+LARGEST_BATCH_BYTES = 200
+"""Of eight short records."""
 
 
 class Reader:
@@ -122,7 +47,10 @@ class Reader:
         assert record.value == b"%d:%d" % (number, record.offset)
         assert not self.fetcher.slots[TopicPartition("t", number)].paused
         # What was passed over was said, gap by gap; a gap may follow on another.
-        self.next.setdefault(number, record.offset)
+        if number not in self.next:
+            # The log start when it was looked for, or any later one until the first fetch.
+            assert record.offset <= self.leader.start[number]
+            self.next[number] = record.offset
         while self.next[number] != record.offset:
             ends = [
                 end for at, start, end in self.gaps if (at, start) == (number, self.next[number])
@@ -130,6 +58,16 @@ class Reader:
             assert ends, f"jumped from {self.next[number]} to {record.offset} in silence"
             self.next[number] = max(ends)
         self.next[number] = record.offset + 1
+
+
+def check_memory(fetcher: Fetcher, limits: FetchLimits) -> None:
+    """Over the bound goes only what makes the first batch of an answer fit, once a partition."""
+    slots = fetcher.slots.values()
+    buffered = sum(len(chunk.data) for slot in slots for chunk in slot.chunks)
+    assert fetcher.buffered_bytes == buffered
+    assert fetcher.asked_bytes >= 0
+    first_batches = LARGEST_BATCH_BYTES * len(fetcher.slots)
+    assert buffered + fetcher.asked_bytes <= limits.buffer_bytes + first_batches
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([60, 400, 4000]))
@@ -147,6 +85,7 @@ def test_every_record_once_and_in_order(seed: int, partitions: int, partition_by
         calm = step >= 250
         now_ms += draw.randrange(20)
         under_way += fetcher.turn(now_ms, metadata)
+        check_memory(fetcher, limits)
         slot = fetcher.slots[TopicPartition("t", draw.randrange(partitions))]
         number = slot.partition.partition
         match draw.randrange(8):
@@ -164,7 +103,7 @@ def test_every_record_once_and_in_order(seed: int, partitions: int, partition_by
                 reader.take(draw.randrange(1, 20))
             case _ if under_way:
                 request = under_way.pop(draw.randrange(len(under_way)))
-                reply = answer_of(leader, request, None if calm else draw)
+                reply = leader.answer(request, None if calm else draw)
                 fetcher.on_answer(request, reply, now_ms)
                 assert fetcher.take_error() is None
             case _:
@@ -176,20 +115,11 @@ def test_every_record_once_and_in_order(seed: int, partitions: int, partition_by
         under_way += fetcher.turn(now_ms, metadata)
         assert under_way or fetcher.next_chunk(), "nothing is asked for and nothing is buffered"
         for request in under_way:
-            fetcher.on_answer(request, answer_of(leader, request, None), now_ms)
+            fetcher.on_answer(request, leader.answer(request), now_ms)
         under_way.clear()
         reader.take(50)
     for number in range(partitions):
         assert max(reader.next.get(number, 0), leader.start[number]) == leader.end[number]
     assert fetcher.next_chunk() is None
-
-
-def test_the_latest_is_where_it_was_asked_for() -> None:
-    leader = Leader(1)
-    leader.append(0, 5)
-    limits = FetchLimits(1, 500, 10_000, 100, 1000)
-    fetcher = Fetcher(limits, reset="latest", backoff=Backoff(), rng=random.Random(0))
-    fetcher.assign([TopicPartition("t", 0)], LATEST)
-    (look,) = fetcher.turn(0, metadata_of(1))
-    fetcher.on_answer(look, answer_of(leader, look, None), 0)
-    assert fetcher.slots[TopicPartition("t", 0)].position == 5
+    assert fetcher.buffered_bytes == 0
+    assert fetcher.asked_bytes == sum(request.max_bytes for request in under_way)
