@@ -4,7 +4,8 @@ For tests of the shell that must depend neither on the client library nor on par
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -117,3 +118,13 @@ class Broker:
         core = StubCore(context)
         self._cores.append(core)
         return core
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that the broker's thread brings about."""
+    tick = threading.Event()
+    for _ in range(4000):
+        if condition():
+            return
+        tick.wait(0.005)
+    raise AssertionError("it did not come about within 20 s")

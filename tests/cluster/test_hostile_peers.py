@@ -6,8 +6,7 @@ Every test ends with an honest client being served. Rows W1 to W7 of the fault c
 import contextlib
 import random
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,7 @@ from ringlog.client.messages import (
     VersionsRequest,
     VersionsResponse,
 )
-from tests.cluster.raw_client import Broker, RawClient
+from tests.cluster.raw_client import Broker, RawClient, until
 
 HELLO = VersionsRequest("test", "0")
 METADATA = MetadataRequest(["topic-a", "topic-b"])
@@ -220,8 +219,8 @@ def test_a_slow_reader_is_bounded_and_others_are_served(tmp_path: Path) -> None:
             # What was promised arrives in order once it reads; the rest was refused or counted.
             correlations: list[int] = []
             while len(correlations) + sessions.drops.outbound_full < 100:
-                response, _ = slow.receive()
-                correlations.append(response.correlation_id)
+                if slow.socket.poll(50):  # another may have been dropped meanwhile
+                    correlations.append(slow.receive()[0].correlation_id)
             assert len(set(correlations)) == len(correlations)
             assert sessions.drops.outbound_full + sessions.refused > 0
         assert sessions.drops.vanished == 0
@@ -237,7 +236,7 @@ def test_replies_to_a_vanished_client_are_dropped_and_counted(tmp_path: Path) ->
         until(lambda: len(broker.server._reactor.connections) == 0)
         broker.core.answer_soon()
         until(lambda: sessions.drops.vanished == 3)
-        assert len(sessions) == 0
+        until(lambda: len(sessions) == 0)
 
 
 def test_a_second_client_with_the_same_routing_id_gets_nobody_s_replies(tmp_path: Path) -> None:
@@ -313,7 +312,7 @@ def test_connections_over_the_cap_are_closed_and_the_rest_is_served(tmp_path: Pa
                         pass
                 closed += 1
             assert closed == 18
-            assert reactor.connections.refused >= 18
+            until(lambda: reactor.connections.refused >= 18)
             honest.call(ApiKey.VERSIONS, HELLO, VersionsResponse)
         until(lambda: len(reactor.connections) == 0)
 
@@ -332,13 +331,3 @@ def test_nothing_is_left_of_a_flood_of_requests_from_many_peers(tmp_path: Path) 
 
 def produce_nothing() -> ProduceRequest:
     return ProduceRequest(-1, 1000, [ProducePartition("t", b"", 0)])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that the broker's thread brings about."""
-    tick = threading.Event()
-    for _ in range(4000):
-        if condition():
-            return
-        tick.wait(0.005)
-    raise AssertionError("it did not come about within 20 s")

@@ -12,7 +12,7 @@ from ringlog import __version__
 from ringlog.broker.config import BrokerConfig
 from ringlog.broker.server import EXIT_OK, Server
 from ringlog.client.messages import APIS, ApiKey, VersionsRequest, VersionsResponse
-from tests.cluster.raw_client import RawClient
+from tests.cluster.raw_client import RawClient, until
 from tests.features.broker_on_loopback import broker_on_loopback
 
 WORKER = VersionsRequest("worker-1", "1.0")
@@ -46,5 +46,5 @@ def test_b09_workers_that_left_leave_nothing_behind(tmp_path: Path) -> None:
             client = RawClient(endpoint)
             stack.callback(client.close)
             client.call(ApiKey.VERSIONS, WORKER, VersionsResponse)
-    assert len(server._reactor.sessions) == 0
+    until(lambda: len(server._reactor.sessions) == 0)
     assert server.stop() == EXIT_OK
