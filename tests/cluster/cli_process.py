@@ -52,8 +52,11 @@ def ringlog(
 class CliBroker:
     """`ringlog broker` on one data directory; may be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str, **settings: str) -> None:
+        """`options` of the command line; `settings` by environment variable."""
         self.folder = folder
+        self._options = options
+        self._settings = settings
         self.data = folder / "data"
         self.address = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,17 +86,18 @@ class CliBroker:
         listen = self.address or "127.0.0.1:0"
         with (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command("broker", "--listen", listen, "--data-dir", self.data),
+                command("broker", "--listen", listen, "--data-dir", self.data, *self._options),
                 cwd=ROOT,
-                env=environment(),
+                env=environment(**self._settings),
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith(b"listening on "):
-                self.address = line.split()[-1].decode()
+                self.address = line.split()[2].decode()
                 return
+        self._end(signal.SIGKILL)
         raise AssertionError(f"the broker ended: {self.log()}")
 
     def log(self) -> str:
