@@ -10,15 +10,24 @@ import msgspec
 import zmq
 
 from ringlog.client import wire
-from ringlog.client.errors import BrokerError, ErrorInfo
+from ringlog.client.errors import BrokerError, ErrorInfo, OffsetOutOfRange
 from ringlog.client.messages import (
     APIS,
+    EARLIEST,
+    LATEST,
     ApiKey,
     ApiVersions,
     BrokerEndpoint,
     CreateTopicResponse,
     Done,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
     InitProducerIdResponse,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
     Message,
     MetadataRequest,
     MetadataResponse,
@@ -31,14 +40,17 @@ from ringlog.client.messages import (
 )
 from ringlog.client.wire import RequestHeader
 from ringlog.storage.record_batch import check_batch
-from ringlog.storage.record_codec import Record, decode_records
+from ringlog.storage.record_codec import Record, decode_records, encode_records
+from ringlog.storage.types import Offset
 
 Script = Callable[[RequestHeader, int], object]
 """(request, how many of its api came before) -> what to do with it.
 
-"drop": no answer; "disconnect": every connection is closed; an error or a body: that; None: what
-a kind broker does.
+"drop": no answer; "disconnect": every connection is closed; an error, a body, or a body with
+frames: that; None: what a kind broker does. A fetch of nothing new is left without an answer.
 """
+
+RECORDS_PER_FETCH = 100
 
 
 class ScriptedBroker:
@@ -51,6 +63,7 @@ class ScriptedBroker:
         self.seen: list[ApiKey] = []
         self.bodies: list[Message] = []
         self.logs: dict[tuple[str, int], list[Record]] = {}
+        self.log_starts: dict[tuple[str, int], int] = {}
         self.version = "0.1.0"
         self.apis = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
         self._context = zmq.Context()
@@ -81,19 +94,25 @@ class ScriptedBroker:
             stop.close(linger=0)
             self._context.term()
 
+    def fill(self, topic: str, partition: int, count: int) -> None:
+        """`count` more records; value `<partition>:<offset>`, timestamp 1,000 x offset."""
+        log = self.logs.setdefault((topic, partition), [])
+        for offset in range(len(log), len(log) + count):
+            value = b"%d:%d" % (partition, offset)
+            log.append(Record(Offset(offset), 1_000 * offset, None, value))
+
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         return [record.value for record in self.logs.get((topic, partition), [])]
 
     def _run(self) -> None:
         self._poller.register(self._stop_in, zmq.POLLIN)
-        while True:
-            ready = dict(self._poller.poll())
-            if self._stop_in in ready:
-                break
-            peer, header, *frames = self._router.recv_multipart()
-            self._serve(peer, wire.decode_request(header), frames)
-        self._router.close()
-        self._stop_in.close()
+        try:
+            while self._stop_in not in dict(self._poller.poll()):
+                peer, header, *frames = self._router.recv_multipart()
+                self._serve(peer, wire.decode_request(header), frames)
+        finally:
+            self._router.close(linger=0)
+            self._stop_in.close(linger=0)
 
     def _bind(self) -> None:
         self._router = self._context.socket(zmq.ROUTER)
@@ -128,16 +147,19 @@ class ScriptedBroker:
             self._rebind()
             return
         error: ErrorInfo | None = None
+        payload: list[bytes] = []
         if answer is None:
             answer = self._normal(api, request, frames)
         if answer is None:
             return
+        if isinstance(answer, tuple):
+            answer, payload = answer
         if isinstance(answer, BrokerError):
             error, answer = answer.info(), None
         reply = wire.encode_response(request.correlation_id, error, answer)
-        self._router.send_multipart([peer, reply])
+        self._router.send_multipart([peer, reply, *payload])
 
-    def _normal(self, api: ApiKey, request: RequestHeader, frames: list[bytes]) -> Message | None:
+    def _normal(self, api: ApiKey, request: RequestHeader, frames: list[bytes]) -> object:
         body = msgspec.msgpack.decode(request.body, type=APIS[api].request)
         match api:
             case ApiKey.VERSIONS:
@@ -153,6 +175,12 @@ class ScriptedBroker:
             case ApiKey.PRODUCE:
                 assert isinstance(body, ProduceRequest)
                 return self._produce(body, frames)
+            case ApiKey.FETCH:
+                assert isinstance(body, FetchRequest)
+                return self._fetch(body)
+            case ApiKey.LIST_OFFSETS:
+                assert isinstance(body, ListOffsetsRequest)
+                return ListOffsetsResponse([self._look(row) for row in body.partitions])
             case ApiKey.CREATE_TOPIC:
                 return CreateTopicResponse(b"u" * 16)
             case _:
@@ -181,3 +209,29 @@ class ScriptedBroker:
             results.append(ProduceResult(len(log), 0))
             log.extend(decode_records(frame))
         return ProduceResponse(results) if body.acks else None
+
+    def _fetch(self, body: FetchRequest) -> tuple[FetchResponse, list[bytes]] | None:
+        frames: list[bytes] = []
+        results = []
+        for row in body.partitions:
+            log = self.logs.get((row.topic, row.partition), [])
+            start = self.log_starts.get((row.topic, row.partition), 0)
+            if not start <= row.offset <= len(log):
+                gone = OffsetOutOfRange(f"offset {row.offset}, the log starts at {start}").info()
+                results.append(FetchResult(len(log), start, -1, gone))
+            elif records := log[row.offset : row.offset + RECORDS_PER_FETCH]:
+                frames.append(encode_records(records))
+                results.append(FetchResult(len(log), start, len(frames) - 1))
+            else:
+                results.append(FetchResult(len(log), start, -1))
+        if not frames and not any(result.error for result in results):
+            return None
+        return FetchResponse(results), frames
+
+    def _look(self, row: ListOffsetsPartition) -> ListOffsetsResult:
+        log = self.logs.get((row.topic, row.partition), [])
+        start = self.log_starts.get((row.topic, row.partition), 0)
+        if row.timestamp_ms in {EARLIEST, LATEST}:
+            return ListOffsetsResult(start if row.timestamp_ms == EARLIEST else len(log), -1)
+        young = (one.offset for one in log[start:] if one.timestamp >= row.timestamp_ms)
+        return ListOffsetsResult(next(young, -1), -1)
