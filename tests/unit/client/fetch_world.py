@@ -177,3 +177,16 @@ class FetchWorld:
 
 def fetched(*results: FetchResult, frames: Sequence[bytes] = ()) -> Answer:
     return Answer(FetchResponse(list(results)), list(frames), address="b:1")
+
+
+def ready(records: int = 10, **settings: str) -> FetchWorld:
+    """One partition with a batch of so many records, its position found."""
+    world = FetchWorld(1, **settings)  # type: ignore[arg-type]  # by name
+    world.leader.append(0, records)
+    world.assign(0)
+    world.go_on(1)
+    return world
+
+
+def with_topic(uuid: bytes, partitions: int = 1) -> MetadataResponse:
+    return MetadataResponse("c", 0, [], [topic_metadata(partitions, uuid=uuid)])

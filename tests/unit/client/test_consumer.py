@@ -119,9 +119,9 @@ def test_callbacks_get_what_came_and_the_old_one_what_went(idle: Consumer) -> No
 
 def test_what_is_assigned_again_goes_on_where_it_is(idle: Consumer) -> None:
     idle.assign([("two", 0)])  # type: ignore[list-item]  # a plain tuple will do
-    assert places(take(consumer, 3)) == [(0, 0), (0, 1), (0, 2)]
+    assert places(take(idle, 3)) == [(0, 0), (0, 1), (0, 2)]
     idle.subscribe("two")
-    assert places(take(consumer, 7)) == [*((0, o) for o in (3, 4)), *((1, o) for o in range(5))]
+    assert places(take(idle, 7)) == [*((0, o) for o in (3, 4)), *((1, o) for o in range(5))]
 
 
 def test_no_broker_is_told_with_each_address_by_every_first_call() -> None:

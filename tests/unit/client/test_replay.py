@@ -1,6 +1,6 @@
 """The bounds of a replay, over a reader that is a list."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import cast
 
 import pytest
@@ -86,9 +86,10 @@ class ListReader:
 
 def replay(
     start: Bound = None, end: Bound = None, *, reader: ListReader | None = None
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
     made = reader or ListReader()
-    return iter(Replay(lambda: cast("Consumer", made), "t", start, end, patience_ms=3_000))
+    records = iter(Replay(lambda: cast("Consumer", made), "t", start, end, patience_ms=3_000))
+    return cast("Generator[Record, None, None]", records)
 
 
 def places(start: Bound = None, end: Bound = None) -> list[tuple[int, int]]:
@@ -144,11 +145,11 @@ def test_the_reader_is_closed_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("bound", ["earliest", 1.5, True, [1]])
-def test_what_is_no_bound_is_refused_at_once(bound: object) -> None:
+def test_what_is_no_bound_is_refused_at_once(bound: Bound) -> None:
     for arguments in ((bound, None), (None, bound)):
         name = "start" if arguments[0] is bound else "end"
         with pytest.raises(InvalidArgument, match=f"{name} is "):
-            replay(*arguments)  # type: ignore[arg-type]  # wrong on purpose
+            replay(*arguments)
 
 
 @pytest.mark.parametrize("strange", [2, -1])
