@@ -6,9 +6,16 @@ waits, and at the latest after linger; `send` gives a handle with the offset.
 """
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from ringlog.broker.dispatch import PeerReply
 from ringlog.client import Admin, BatchProducer
+from ringlog.client.errors import DeadlineExceeded
+from ringlog.client.messages import Message, ProduceResponse
+from ringlog.storage.types import Buffer
 from tests.cluster.core_client import CoreClient, records_in
 from tests.features.broker_on_loopback import broker_on_loopback
 
@@ -42,25 +49,42 @@ def test_b36_a_batch_leaves_when_full_or_when_nothing_is_under_way(tmp_path: Pat
             admin.create_topic("orders")
         ended = threading.Semaphore(0)
         with BatchProducer(str(endpoint), batch_size=100, linger_ms=3_600_000) as producer:
-            deliveries = [producer.send("orders", b"%d" % number) for number in range(1000)]
+            deliveries = [producer.send("orders", b"%d" % number) for number in range(1050)]
             for delivery in deliveries:
                 delivery.add_done_callback(lambda _: ended.release())
             for _ in deliveries:
                 assert ended.acquire(timeout=30)
             assert max(delivery.batch.count for delivery in deliveries) <= 100
-        assert values_of(str(endpoint), "orders") == [b"%d" % number for number in range(1000)]
+        assert values_of(str(endpoint), "orders") == [b"%d" % number for number in range(1050)]
 
 
-def test_b36_linger_ends_the_wait_for_more(tmp_path: Path) -> None:
+def test_b36_linger_ends_the_wait_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer is withheld, so that something is under way; the next batch leaves anyway."""
+    withheld: list[Message] = []
+    send = PeerReply.send
+
+    def withhold(reply: PeerReply, body: Message, frames: Sequence[Buffer] = ()) -> None:
+        if isinstance(body, ProduceResponse) and body.results[0].base_offset == 1:
+            withheld.append(body)
+            reply.discard()
+        else:
+            send(reply, body, frames)
+
+    monkeypatch.setattr(PeerReply, "send", withhold)
     with broker_on_loopback(tmp_path) as endpoint:
         with Admin(str(endpoint)) as admin:
             admin.create_topic("orders")
-        with BatchProducer(str(endpoint), linger_ms=20) as producer:
-            ended = threading.Semaphore(0)
-            for _ in range(30):
-                producer.send("orders", b"first")
-                producer.send("orders", b"second").add_done_callback(lambda _: ended.release())
-                assert ended.acquire(timeout=30)
+        producer = BatchProducer(str(endpoint), linger_ms=50)
+        producer.send("orders", b"answered").result(30)
+        producer.send("orders", b"withheld")
+        while not withheld:
+            threading.Event().wait(0.002)
+        ended = threading.Event()
+        producer.send("orders", b"lingers").add_done_callback(lambda _: ended.set())
+        assert ended.wait(timeout=30)
+        with pytest.raises(DeadlineExceeded):
+            producer.close(0)
+        assert values_of(str(endpoint), "orders") == [b"answered", b"withheld", b"lingers"]
 
 
 def test_b36_many_threads_may_send(tmp_path: Path) -> None:
