@@ -8,7 +8,7 @@ One round:
     2. `write()` each, in the order given
     3. flush all files they left dirty, each once, side by side
     4. wait until the marks of the round before are flushed; `mark()` each job
-    5. post the completions; begin to flush the marks
+    5. post the completions; flush the marks
 
 Invariants:
     FL1 A job is reported as done only after its writes, the flush of its files and its mark.
@@ -132,7 +132,7 @@ class Flusher:
                 self._fail(error)
         for place, entry in enumerate(entries):
             self._post(entry.completion(self.failure or refused.get(place)))
-        self._begin_marks_flush()
+        self._flush_marks_put()
         return True
 
     def _take(self, *, wait: bool) -> list[_Entry[FlushJob]]:
@@ -148,11 +148,22 @@ class Flusher:
         self._entries.put(None)  # the end stays in sight for the round after this one
         return entries
 
-    def _begin_marks_flush(self) -> None:
-        """Flush the marks of this round beside whatever comes next; nobody waits for it yet."""
-        if self._marks_put and self.failure is None:
-            self._marks_put = False
+    def _flush_marks_put(self) -> None:
+        """Flush the marks of this round, beside the next one if that waits already.
+
+        Else here and now: waking another thread would take the interpreter from the reactor
+        just when it answers. Measured: a lone send ends 50 us earlier.
+        """
+        if not self._marks_put or self.failure is not None:
+            return
+        self._marks_put = False
+        if not self._entries.empty():
             self._marks = self._pool.submit(self._flush_marks)
+            return
+        try:
+            self._flush_marks()
+        except Exception as error:  # noqa: BLE001  (as in a round)
+            self._fail(error)
 
     def finish_marks(self) -> None:
         """Wait until the marks put so far are flushed; a failure counts as any other."""

@@ -221,8 +221,12 @@ class BatchProducer:
             and timestamp_ms is None
             and type(value) is self._plain_type
             and len(value) <= self._plain_bytes  # type: ignore[arg-type]  # it is bytes
-            and (batch := self._sticky.get(topic)) is not None
         ):
+            try:
+                # Not `get`: a call, and 6 % of all that a record costs here.
+                batch = self._sticky[topic]
+            except KeyError:
+                return self._send(topic, value, key, headers, partition, timestamp_ms)
             # No lock: see `batch`. The loop takes at most one index, in one bytecode.
             for index in batch.slots:
                 batch.values[index] = value  # type: ignore[call-overload]  # it is bytes

@@ -65,6 +65,10 @@ PROOF_MS = 60_000
 """For this long after an acknowledgement a log is trusted to remember the producer. It forgets by
 count, when thousands of other producers have written since."""
 
+TURN_BYTES = 256 * 1024
+"""A partition that has given this much in one turn waits for the next: what is encoded leaves, and
+the broker works on it, while the rest is encoded."""
+
 _UNKNOWN_OUTCOME = (RequestTimedOut, StorageFailed, InternalError)
 """Answers of a broker after which the batch may be stored all the same."""
 
@@ -100,6 +104,8 @@ class ProducerCore:
         self._give_up_empty = give_up_empty
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._look: dict[Lane, None] = {}
+        self._rest: dict[Lane, None] = {}
+        """May have more to send in the next turn."""
         self._leaderless: dict[Lane, None] = {}
         self._waiting_for_id: dict[Lane, None] = {}
         self._producer: tuple[int, int] | None = None
@@ -186,8 +192,8 @@ class ProducerCore:
                 self._stored(lane, batch, results[index].base_offset, now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_deadline` wants to be called."""
-        return self._timers.next_ms()
+        """When `on_deadline`, or `turn`, wants to be called."""
+        return 0 if self._rest else self._timers.next_ms()
 
     def on_deadline(self, now_ms: int) -> None:
         """Do what is due."""
@@ -224,6 +230,8 @@ class ProducerCore:
             wall_ms: milliseconds since 1970: timestamp of records that were given none.
         """
         ready: dict[int, list[Batch]] = {}
+        self._look.update(self._rest)
+        self._rest.clear()
         while self._look:
             lanes, self._look = self._look, {}
             for lane in lanes:
@@ -267,13 +275,18 @@ class ProducerCore:
         if lane.must_resend:
             # No more than a broker remembers: a split may have made more.
             sending += lane.in_flight[:limit]
+        size_bytes = 0
         while not lane.new_epoch and len(lane.in_flight) < limit:
+            if size_bytes >= TURN_BYTES:
+                self._rest[lane] = None
+                break
             batch = self._next_batch(lane, now_ms, wall_ms)
             if batch is None:
                 break
             lane.in_flight.append(batch)
             lane.number(batch)
             sending.append(batch)
+            size_bytes += len(batch.payload)
         return sending
 
     def _in_flight_limit(self, lane: Lane, now_ms: int) -> int:

@@ -229,11 +229,44 @@ def test_marks_of_a_round_are_flushed_before_the_next_are_put(bench: Bench) -> N
     assert steps == ["mark a", "marks flushed"] * 3
 
 
-def test_a_failed_flush_of_the_marks_is_fatal_in_the_next_round(bench: Bench) -> None:
+def test_marks_are_flushed_after_the_answers_when_nothing_waits(bench: Bench) -> None:
+    threads: list[int] = []
+    flush_marks = bench.flusher._flush_marks
+    bench.flusher._flush_marks = lambda: (threads.append(threading.get_ident()), flush_marks())[1]
+    bench.submit(WriteJob(bench, "a", b"x"))
+    bench.flusher.run_round()
+    assert bench.story[-2:] == ["done a", "marks flushed"]
+    assert threads == [threading.get_ident()], "another thread was woken while the reactor answers"
+
+
+def test_marks_are_flushed_beside_the_next_round_when_it_waits_already(bench: Bench) -> None:
+    first = WriteJob(bench, "a", b"1")
+    first.before_write = lambda: bench.submit(WriteJob(bench, "b", b"2"))
+    bench.submit(first)
+    may_flush = threading.Event()
+    flush_marks = bench.flusher._flush_marks
+    bench.flusher._flush_marks = lambda: flush_marks() if may_flush.wait(20) else None
+    bench.flusher.run_round()
+    assert bench.story[-1] == "done a", "the round did not wait for its marks"
+    may_flush.set()
+    bench.flusher.run_round()
+    assert bench.story.index("marks flushed") < bench.story.index("mark b")
+
+
+def test_a_failed_flush_of_the_marks_is_fatal_at_once_when_nothing_waits(bench: Bench) -> None:
     bench.marks_error = LogDirFailed("durable-marks: EIO")
     bench.submit(WriteJob(bench, "a", b"x"))
-    assert "done a" in bench.round()
+    assert bench.round()[-2:] == ["done a", "fatal"]
     bench.submit(WriteJob(bench, "a", b"y"))
+    assert bench.round() == ["failed a"]
+
+
+def test_a_failed_flush_of_the_marks_is_fatal_in_the_next_round(bench: Bench) -> None:
+    bench.marks_error = LogDirFailed("durable-marks: EIO")
+    first = WriteJob(bench, "a", b"x")
+    first.before_write = lambda: bench.submit(WriteJob(bench, "a", b"y"))
+    bench.submit(first)
+    assert "done a" in bench.round()
     story = bench.round()
     assert "fatal" in story
     assert "failed a" in story

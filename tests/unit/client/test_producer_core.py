@@ -16,7 +16,7 @@ from ringlog.client.errors import (
     StaleTopic,
     UnknownTopic,
 )
-from ringlog.client.producer_core import EMPTY_SLOT_GRACE_MS, PROOF_MS
+from ringlog.client.producer_core import EMPTY_SLOT_GRACE_MS, PROOF_MS, TURN_BYTES
 from ringlog.client.requests import Answer
 from ringlog.storage.record_codec import decode_records
 from tests.unit.client.producer_world import LOST, World, header
@@ -115,6 +115,24 @@ def test_no_more_than_max_in_flight_are_under_way() -> None:
     assert len(world.sent) == 3
     world.answer(world.sent.pop(0), 1)
     assert len(world.sent) == 3
+
+
+def test_what_is_encoded_leaves_before_more_is_encoded() -> None:
+    world = World(max_in_flight=8)
+    world.proven()
+    world.lead(-1)
+    batches = [world.open(b"x" * (TURN_BYTES // 2)) for _ in range(5)]
+    world.core.on_hurry_all()
+    world.lead(1)
+    world.turn()
+    assert [produce.batches for produce in world.sent] == [batches[:2]]
+    assert [batch.payload == b"" for batch in batches] == [False, False, True, True, True]
+    assert world.core.next_deadline_ms() == 0, "it wants its next turn at once"
+    world.turn()
+    world.turn()
+    assert [produce.batches for produce in world.sent] == [batches[:2], batches[2:4], batches[4:]]
+    assert [header(batch).base_sequence for batch in batches] == [1, 2, 3, 4, 5]
+    assert world.core.next_deadline_ms() != 0
 
 
 def test_batches_for_one_leader_share_a_request() -> None:
