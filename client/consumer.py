@@ -257,8 +257,11 @@ class Consumer:
 
         Raises:
             OffsetOutOfRange: with `auto_offset_reset="none"`.
-            CorruptRecord, PartitionDamaged, UnknownTopic, StaleTopic and the like: one partition
-                cannot go on; the next poll goes on with the others. Seek to try it again.
+            StaleTopic, UnknownTopic: the topic was deleted, and perhaps made again. Raised once
+                for each partition, which then stands still: a seek reads the new topic from
+                that place, a new `subscribe` from where `auto_offset_reset` says.
+            CorruptRecord, PartitionDamaged and the like: one partition cannot go on; the next
+                poll goes on with the others. Seek to try it again.
             DeserializationFailed: `record` has the raw record; seek past it to go on.
             ClientClosed, ClientForked.
         """

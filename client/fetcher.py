@@ -159,14 +159,13 @@ class Fetcher:
 
     def look_for(self, slot: Slot, target_ms: int) -> None:
         """Seek to EARLIEST, LATEST or a timestamp."""
-        self._drop(slot)
-        slot.topic_uuid = b""
+        self._start_anew(slot)
         slot.look_for(target_ms)
 
     def seek(self, slot: Slot, offset: int) -> None:
         """Seek to an offset; it is checked by the next fetch."""
-        self.rewind(slot, offset)
-        slot.topic_uuid = b""
+        self._start_anew(slot)
+        slot.start_at(offset)
 
     def rewind(self, slot: Slot, offset: int) -> None:
         """Go back to what was handed out and came back: an offset of the same topic."""
@@ -281,8 +280,6 @@ class Fetcher:
         view = metadata.topic(topic)
         missing = metadata.missing(topic)
         if view is None and missing is not None:
-            # Whoever tries it again wants it asked for again.
-            self._doubted.add(topic)
             slot.halt(error_from(missing))
             return -1
         if view is not None and not 0 <= number < len(view.partitions):
@@ -409,15 +406,12 @@ class Fetcher:
         if not isinstance(error, BrokerError) or error.refresh_metadata:
             # The broker may be gone, and lead nothing any more.
             self.stale_topics.add(slot.partition.topic)
-        if isinstance(error, StaleTopic):
+        if isinstance(error, StaleTopic) and slot.state is SlotState.LOOKING:
+            # No position of the old topic was given out: it is looked for in the new one.
             self._doubted.add(slot.partition.topic)
-            if slot.state is SlotState.LOOKING:
-                # No position of the old topic was given out: it is looked for in the new one.
-                slot.topic_uuid = b""
-                self._pause(slot, error, now_ms)
-            else:
-                slot.halt(error)
-        elif error.retriable:
+            slot.topic_uuid = b""
+            self._pause(slot, error, now_ms)
+        elif error.retriable and not isinstance(error, StaleTopic):
             self._pause(slot, error, now_ms)
         else:
             slot.halt(error)
@@ -425,6 +419,13 @@ class Fetcher:
     def _pause(self, slot: Slot, error: RinglogError, now_ms: int) -> None:
         slot.attempts += 1
         slot.back_off(error, now_ms + self._backoff.pause_ms(slot.attempts, self._rng))
+
+    def _start_anew(self, slot: Slot) -> None:
+        self._drop(slot)
+        slot.topic_uuid = b""
+        if isinstance(slot.trouble, StaleTopic | UnknownTopic | UnknownPartition):
+            # Whoever tries it again wants what is known of the topic asked for again.
+            self._doubted.add(slot.partition.topic)
 
     def _drop(self, slot: Slot) -> None:
         self.buffered_bytes -= sum(len(chunk.data) for chunk in slot.chunks)

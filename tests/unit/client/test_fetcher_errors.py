@@ -246,6 +246,20 @@ def test_a_deleted_topic_is_an_error_until_somebody_tries_again() -> None:
     assert len(world.offsets()) == 10
 
 
+def test_a_topic_that_came_back_is_asked_for_whoever_said_it_was_gone() -> None:
+    world = ready()
+    world.refuse(world.one(), UnknownTopic("gone"))
+    # Somebody else asked meanwhile, before it came back.
+    world.metadata.apply(missing())
+    world.fetcher.take_error()
+    world.fetcher.seek(world.slot(), 0)
+    assert world.ask() == []
+    assert world.fetcher.take_error() is None
+    world.metadata.apply(with_topic(UUID))
+    world.go_on(1)
+    assert len(world.offsets()) == 10
+
+
 def test_a_partition_that_does_not_exist_is_asked_for_once_more_and_refused() -> None:
     world = FetchWorld(2)
     world.assign(5)
@@ -301,10 +315,9 @@ def test_a_seek_reads_the_new_topic_and_never_asks_by_the_old_uuid() -> None:
 
 def test_assigning_it_again_starts_the_new_topic_over() -> None:
     world = recreated(handed_out=4)
-    world.metadata.apply(with_topic(b"n" * 16))
-    world.ask()
-    world.metadata.apply(with_topic(b"n" * 16))
     world.assign(0)
+    assert world.ask() == []
+    world.metadata.apply(with_topic(b"n" * 16))
     assert world.slot().state is SlotState.LOOKING
     world.go_on()
     assert world.offsets() == list(range(10))
