@@ -122,7 +122,7 @@ def test_lines_with_keys_over_16_partitions_are_equal_and_in_order_per_key(
         assert by_key(came) == by_key(lines)
         broker.kill()
         broker.start()
-    used = set()
+    used: set[bytes] = set()
     for partition in range(16):
         option = ("--partition", str(partition), "--print-key", "--key-separator", ":")
         found = broker.everything_in("keyed", *option)

@@ -232,7 +232,12 @@ def test_marks_of_a_round_are_flushed_before_the_next_are_put(bench: Bench) -> N
 def test_marks_are_flushed_after_the_answers_when_nothing_waits(bench: Bench) -> None:
     threads: list[int] = []
     flush_marks = bench.flusher._flush_marks
-    bench.flusher._flush_marks = lambda: (threads.append(threading.get_ident()), flush_marks())[1]
+
+    def flush() -> None:
+        threads.append(threading.get_ident())
+        flush_marks()
+
+    bench.flusher._flush_marks = flush
     bench.submit(WriteJob(bench, "a", b"x"))
     bench.flusher.run_round()
     assert bench.story[-2:] == ["done a", "marks flushed"]
