@@ -1,8 +1,8 @@
 """`ringlog bench latency`: a lone `send().result()` beside a raw round trip and a flush.
 
 Owns the method: one record at a time, each waited for; the raw side is the same record through
-the raw loop without a flush (round trip) and a write with fdatasync in this process; all three
-take turns.
+the raw loop without a flush (round trip, its write to the page cache included) and an fdatasync
+of one more such record in this process; all three take turns.
 """
 
 import os
@@ -86,8 +86,8 @@ def _flushes(path: Path, value: bytes) -> list[float]:
     file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
         for _ in range(BLOCK):
-            start = time.perf_counter()
             os.write(file, value)
+            start = time.perf_counter()
             os.fdatasync(file)
             times.append(time.perf_counter() - start)
     finally:

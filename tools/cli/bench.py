@@ -114,7 +114,7 @@ def latency(blocks: int, data_dir: Path | None, *, as_json: bool) -> None:
             ("ringlog p50, us", *_whole(figures.p50)),
             ("ringlog p99, us", *_whole(figures.p99)),
             ("raw round trip p50, us", *_whole(figures.round_trip_p50)),
-            ("write and fdatasync p50, us", *_whole(figures.fdatasync_p50)),
+            ("fdatasync p50, us", *_whole(figures.fdatasync_p50)),
             ("ratio of p50 to the sum", *(f"{value:.2f}" for value in figures.ratio)),
         ],
         title=f"{figures.records} lone records, {blocks} blocks of {latency_bench.BLOCK}",
