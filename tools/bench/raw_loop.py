@@ -1,9 +1,8 @@
 """The raw loop: what this machine can do with the same records and nothing else.
 
 Owns the yardstick of `ringlog bench`: encode, ROUTER/DEALER, CRC, write and fdatasync before
-each ack, written straight. Must not know any part of ringlog but the record codec, and stays
-within 80 lines: what it leaves out (topics, offsets of many partitions, deliveries, retries,
-deadlines, recovery) is what the ratio to it prices.
+each ack. Must not know any part of ringlog but the record codec; at most 80 lines. What it leaves
+out (topics, deliveries, retries, deadlines, recovery) is what the ratio to it prices.
 
 Invariants:
     RL1  A batch is acknowledged only after the fdatasync that covers it.
@@ -55,6 +54,7 @@ def serve(address: str, path: str, flush: bool) -> None:  # noqa: FBT001  # a pr
 def running(folder: Path, *, flush: bool = True) -> Iterator[zmq.Socket[bytes]]:
     """Start the server in a process of its own; yield a loopback TCP socket to it."""
     dealer: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+    dealer.setsockopt(zmq.RCVTIMEO, 60_000)  # a server that died must not hang the run
     port = dealer.bind_to_random_port("tcp://127.0.0.1")
     server = multiprocessing.get_context("spawn").Process(
         target=serve, args=(f"tcp://127.0.0.1:{port}", f"{folder}/raw.log", flush), daemon=True
