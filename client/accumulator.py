@@ -128,18 +128,26 @@ class Accumulator:
 
     def write(self, batch: Batch, index: int, record: Record) -> Delivery | None:
         """Fill a slot that was taken. None: it came too late, the record is in no batch."""
-        self._fill(batch, index, record)
+        if not self._fill(batch, index, record):
+            return None
         return self.confirm(batch, index) if batch.closed else Delivery(batch, index)
 
     @staticmethod
-    def _fill(batch: Batch, index: int, record: Record) -> None:
-        if batch.keys is not None:
-            batch.keys[index] = record.key
-        if batch.headers is not None:
-            batch.headers[index] = record.headers
-        if batch.timestamps is not None:
-            batch.timestamps[index] = record.timestamp_ms
-        batch.values[index] = record.value
+    def _fill(batch: Batch, index: int, record: Record) -> bool:
+        keys, headers, timestamps = batch.keys, batch.headers, batch.timestamps
+        try:
+            if keys is not None:
+                keys[index] = record.key
+            if headers is not None:
+                headers[index] = record.headers
+            if timestamps is not None:
+                timestamps[index] = record.timestamp_ms
+            # The value comes last: with it the slot counts as written.
+            batch.values[index] = record.value
+        except IndexError:
+            # The thread was stopped for so long that the batch has left without it.
+            return False
+        return True
 
     def confirm(self, batch: Batch, index: int) -> Delivery | None:
         """Whether a slot of a batch that closed meanwhile still counts."""

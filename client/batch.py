@@ -20,6 +20,7 @@ Source: CPython runs each bytecode, and each C function that calls no Python cod
 under the GIL.
 """
 
+import functools
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Protocol
@@ -43,6 +44,12 @@ class _Empty:
 
 
 EMPTY = _Empty()
+
+
+@functools.lru_cache(maxsize=16)
+def _indexes(capacity: int) -> tuple[int, ...]:
+    """The indexes of a batch. Made once: handing them out, and counting the rest, makes none."""
+    return tuple(range(capacity))
 
 
 class Columns:
@@ -128,7 +135,7 @@ class Batch(Completion):
         self.partition = partition
         # Filling.
         self.capacity = capacity
-        self.slots: Iterator[int] = iter(range(capacity))
+        self.slots: Iterator[int] = iter(_indexes(capacity))
         self.values: list[bytes | _Empty | None] = [EMPTY] * capacity
         self.keys: list[bytes | None] | None = None
         self.headers: list[Headers] | None = None
@@ -171,7 +178,7 @@ class Batch(Completion):
         """How many indexes were handed out so far."""
         if self.count >= 0:
             return self.count
-        left: int = self.slots.__length_hint__()  # type: ignore[attr-defined]  # range iterator
+        left: int = self.slots.__length_hint__()  # type: ignore[attr-defined]  # tuple iterator
         return self.capacity - left
 
     def column(self, name: str) -> None:

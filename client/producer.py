@@ -60,8 +60,8 @@ INTERRUPTED_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
 """Longest time `close` waits for the IO thread once nothing is open."""
 
-_PLAIN_OVERHEAD_BYTES = record_size_bound(b"x" * 8192) - 8192
-"""What a record without key and headers takes beside its value, at most."""
+_PLAIN_OVERHEAD_BYTES = record_size_bound(b"x" * 8192, b"x" * 8192) - 2 * 8192
+"""What a record without headers takes beside its key and value, at most."""
 
 
 class _Never:
@@ -229,7 +229,11 @@ class BatchProducer:
                 return self._send(topic, value, key, headers, partition, timestamp_ms)
             # No lock: see `batch`. The loop takes at most one index, in one bytecode.
             for index in batch.slots:
-                batch.values[index] = value  # type: ignore[call-overload]  # it is bytes
+                try:
+                    batch.values[index] = value  # type: ignore[call-overload]  # it is bytes
+                except IndexError:
+                    # This thread was stopped for so long that the batch has left without it.
+                    break
                 if not batch.closed:
                     return Delivery(batch, index)
                 delivery = self._accumulator.confirm(batch, index)
@@ -247,6 +251,10 @@ class BatchProducer:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Delivery:
+        if headers is None and timestamp_ms is None and partition is None:
+            delivery = self._send_keyed(topic, value, key)
+            if delivery is not None:
+                return delivery
         raw_value = to_bytes("value", value, self._value_serializer)
         raw_key = to_bytes("key", key, self._key_serializer)
         pairs = () if headers is None else to_headers(headers)
@@ -258,6 +266,32 @@ class BatchProducer:
         place = self._topic(topic)
         record = Record(raw_value, raw_key, pairs, moment, size_bytes)
         return self._accumulator.add(place, self._place(place, raw_key, partition), record)
+
+    def _send_keyed(self, topic: str, value: object, key: object) -> Delivery | None:
+        """The fast path of a small record with a key; None: it needs the slow one."""
+        place = self._topics.get(topic)
+        plain = self._plain_type
+        if (
+            place is None
+            or type(key) is not plain
+            or type(value) is not plain
+            or len(key) + len(value) > self._plain_bytes  # type: ignore[arg-type]  # both are bytes
+        ):
+            return None
+        # A partition out of range has no open batch; the slow path names it.
+        batch = place.open.get(self._choose(key, place.partitions))  # type: ignore[arg-type]  # bytes
+        if batch is None or (keys := batch.keys) is None:
+            return None
+        for index in batch.slots:
+            try:
+                keys[index] = key  # type: ignore[call-overload]  # it is bytes
+                batch.values[index] = value  # type: ignore[call-overload]  # it is bytes
+            except IndexError:
+                break
+            if not batch.closed:
+                return Delivery(batch, index)
+            return self._accumulator.confirm(batch, index)
+        return None
 
     def _place(self, topic: Topic, key: bytes | None, partition: int | None) -> int:
         if partition is not None:

@@ -138,6 +138,8 @@ def test_a_slot_that_became_a_hole_is_not_confirmed() -> None:
     world.accumulator.give_up_empty(batch, 1)
     record = Record(b"b", None, (), NO_TIMESTAMP, 20)
     assert world.accumulator.write(batch, late, record) is None
+    batch.free_records()
+    assert world.accumulator.write(batch, late, record) is None
 
 
 def test_room_is_bounded_and_the_wait_has_a_deadline() -> None:

@@ -76,6 +76,20 @@ def test_fast_and_slow_records_keep_their_order(
     assert [int((value or b"").rstrip(b"x")) for value in broker.values("t")] == list(range(3000))
 
 
+def test_a_thread_that_comes_too_late_finds_another_batch(
+    broker: ScriptedBroker, producer: BatchProducer
+) -> None:
+    """As if it had been stopped, slot in hand, until the batch had left without it."""
+    for index, key in enumerate((None, b"k")):
+        left = producer.send("t", b"x", key=b"k").batch
+        assert left.wait(5)
+        left.slots, left.keys = iter([1]), []
+        producer._accumulator.sticky["t"] = left
+        producer._topics["t"].open[0] = left
+        assert producer.send("t", b"late", key=key).result(5).offset == 2 * index + 1
+    assert broker.values("t") == [b"x", b"late"] * 2
+
+
 def test_a_record_without_a_timestamp_gets_the_time_its_batch_left(
     producer: BatchProducer,
 ) -> None:
