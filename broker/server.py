@@ -224,13 +224,14 @@ class Server:
             directory, cluster_id=None, broker_id=BrokerId(config.broker_id), rng=rng
         )
         self._ready_file.withdraw()
-        self._marks = DurableMarks.open(directory)
         self._reactor.limit_connections(connection_cap(config, raise_file_limit()))
         bound = self.endpoint = self._reactor.bind(config.listen_endpoint)
         advertise = str(config.advertise_endpoint or bound)
         registry = StandaloneRegistry.open(
             directory, BrokerInfo(config.broker_id, advertise, config.rack)
         )
+        # Only now: a directory with marks and without a registry has lost it.
+        self._marks = DurableMarks.open(directory)
         shell = BrokerShell(self._reactor, self._workers, self.fatal)
         self._flusher = Flusher(
             self._reactor.post,

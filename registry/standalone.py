@@ -7,6 +7,8 @@ Invariants:
     A1  A change is durable before its method returns and before `view` shows it.
     A2  Changes are applied one after another, each to the state the one before it left.
     A3  After a change could not be kept, no further one is tried: what is on disk is unknown.
+    A4  `registry.json` is the second file of a data directory, made before anything that it
+        could list. So a directory that holds more and lacks it has lost it.
 """
 
 import threading
@@ -15,12 +17,18 @@ from typing import Final
 
 from ringlog.registry import model
 from ringlog.registry.model import Assignment, BrokerInfo, RegistryState, TopicInfo
-from ringlog.storage.errors import DiskFull, LogDirFailed, StorageError
+from ringlog.storage.data_directory import NAMES_OF_A_NEW_DIRECTORY
+from ringlog.storage.errors import DamagedState, DiskFull, LogDirFailed, StorageError
 from ringlog.storage.files import Directory
-from ringlog.storage.state_file import load_state, write_state
+from ringlog.storage.state_file import TEMPORARY_SUFFIX, load_state, write_state
 
 FILE_NAME: Final = "registry.json"
 FORMAT: Final = 1
+
+LOST_HINT: Final = (
+    f"restore {FILE_NAME} from a backup of this directory: it alone says which topics there are; "
+    f"their records are still in the partitions' directories, and ringlog log dump shows them"
+)
 
 
 class StandaloneRegistry:
@@ -35,13 +43,16 @@ class StandaloneRegistry:
 
     @classmethod
     def open(cls, directory: Directory, broker: BrokerInfo) -> "StandaloneRegistry":
-        """Read `registry.json`, or begin with no topics.
+        """Read `registry.json`; in a new data directory make it, with no topics (A4).
 
         Raises:
-            DamagedState, WrongDirectory, ReadFailed: the file cannot be used.
+            DamagedState: the file is lost, or both of its copies are damaged.
+            WrongDirectory, ReadFailed: the file cannot be used.
+            DiskFull, LogDirFailed: it cannot be made.
         """
         if not directory.exists(FILE_NAME):
-            return cls(directory, RegistryState(), broker)
+            _refuse_loss(directory)
+            write_state(directory, FILE_NAME, RegistryState(), format=FORMAT)
         loaded = load_state(directory, FILE_NAME, RegistryState, format=FORMAT)
         if loaded.damaged_copy:
             write_state(directory, FILE_NAME, loaded.value, format=FORMAT)
@@ -109,3 +120,14 @@ class StandaloneRegistry:
         except StorageError as error:
             self._failed = error
             raise
+
+
+def _refuse_loss(directory: Directory) -> None:
+    made_before = NAMES_OF_A_NEW_DIRECTORY | {FILE_NAME + TEMPORARY_SUFFIX}
+    others = [name for name in directory.names() if name not in made_before]
+    if others:
+        raise DamagedState(
+            f"is missing, though the directory is not new (it holds {', '.join(others[:3])})",
+            path=f"{directory.path}/{FILE_NAME}",
+            hint=LOST_HINT,
+        )

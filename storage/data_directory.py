@@ -27,6 +27,9 @@ IDENTITY_FORMAT: Final = 1
 _NOT_CONTENT: Final = frozenset({"lock", "lost+found", IDENTITY_NAME + TEMPORARY_SUFFIX})
 """Names that an empty directory may hold: a mount's own, and those of a start cut short."""
 
+NAMES_OF_A_NEW_DIRECTORY: Final = _NOT_CONTENT | {IDENTITY_NAME}
+"""All that `open_data_directory` leaves in a directory that was absent or empty."""
+
 
 class DirectoryIdentity(msgspec.Struct, frozen=True):
     """The body of `broker.json`."""

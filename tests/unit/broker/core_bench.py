@@ -98,9 +98,9 @@ class Bench:
         self.started = False
         directory = directory or self.disk.directory()
         directory.create()
-        self.marks = DurableMarks.open(directory)
         config = BrokerConfig(**{"disk_reserve_bytes": 0, **settings})
         registry = StandaloneRegistry.open(directory, BrokerInfo(7, "127.0.0.1:5555"))
+        self.marks = DurableMarks.open(directory)
         context = Context(
             config=config,
             shell=self,

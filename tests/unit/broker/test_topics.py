@@ -14,11 +14,13 @@ from ringlog.client.errors import (
     PartitionDamaged,
     UnknownTopic,
 )
-from ringlog.registry.model import TopicState
+from ringlog.registry.model import RegistryState, TopicState
+from ringlog.registry.standalone import FORMAT
 from ringlog.storage.crash_images import CrashMode
 from ringlog.storage.errors import StorageError
 from ringlog.storage.real_files import RealDirectory
 from ringlog.storage.simulated_files import Call
+from ringlog.storage.state_file import write_state
 from tests.unit.broker.core_bench import Bench, batch, sized
 
 
@@ -58,9 +60,8 @@ def test_a_directory_of_another_topic_is_never_overwritten() -> None:
     bench.create()
     bench.produce(batch(b"precious"))
     bench.stop()
-    # Somebody removed the registry: the topic is unknown, its files are there.
-    bench.disk.directory().unlink("registry.json")
-    bench.disk.directory().sync()
+    # Somebody put an old registry back: the topic is unknown, its files are there.
+    write_state(bench.disk.directory(), "registry.json", RegistryState(), format=FORMAT)
     after = bench.next_life(bench.disk.crash(random.Random(0), CrashMode.SURVIVE_ALL))
     with pytest.raises(PartitionDamaged, match="holds partition 0 of topic t"):
         after.create()

@@ -47,6 +47,42 @@ def test_a_new_directory_has_no_topics_and_one_broker(disk: SimulatedDisk) -> No
     assert registry.controller_id() == 7
 
 
+def test_a_lost_file_is_damage_and_not_an_empty_directory(disk: SimulatedDisk) -> None:
+    opened(disk)
+    root = disk.directory()
+    root.make_directory("orders-0")
+    root.unlink(FILE_NAME)
+    with pytest.raises(DamagedState, match=r"registry.json: is missing.*orders-0") as refused:
+        opened(disk)
+    assert "restore registry.json from a backup" in refused.value.hint
+    assert root.names() == ["orders-0"]
+    root.rename("orders-0", "durable-marks")
+    with pytest.raises(DamagedState):
+        opened(disk)
+
+
+def test_a_first_start_cut_anywhere_is_no_loss() -> None:
+    call_number = 1
+    while True:
+        disk = SimulatedDisk()
+        disk.directory().create()
+        identity = disk.directory().open("broker.json", create=True)
+        identity.sync()
+        disk.directory().sync()
+        disk.crash_at(disk.call_count + call_number, after=False)
+        try:
+            opened(disk)
+        except SimulatedCrash:
+            for mode in CrashMode:
+                image = disk.image(random.Random(call_number), mode)
+                assert opened(image).view() == RegistryState()
+            call_number += 1
+        else:
+            break
+    assert call_number > 4
+    assert after_power_cut(disk) == RegistryState()
+
+
 def test_every_change_is_durable_when_it_returns(disk: SimulatedDisk) -> None:
     registry = opened(disk)
     changes: list[Callable[[], object]] = [
