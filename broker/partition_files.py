@@ -20,7 +20,11 @@ from ringlog.storage.files import MAX_NAME_BYTES, Directory
 from ringlog.storage.log import PartitionLog
 from ringlog.storage.log_config import LogConfig
 from ringlog.storage.memory_files import MemoryDirectory, MemoryTree
-from ringlog.storage.partition_identity import PartitionIdentity, load_partition_identity
+from ringlog.storage.partition_identity import (
+    PARTITION_IDENTITY_NAME,
+    PartitionIdentity,
+    load_partition_identity,
+)
 from ringlog.storage.raft_state import RaftState, load_raft_state
 from ringlog.storage.recovery import create_partition, open_partition_log
 from ringlog.storage.segment_recovery import RecoveryReport
@@ -107,6 +111,16 @@ class Files:
         for name in self._root.names():
             if name.endswith(DELETED_SUFFIX):
                 self._root.remove_tree(name)
+
+    def strangers(self, known: frozenset[str]) -> list[str]:
+        """Directories of partitions whose names are not `known`, without those put aside."""
+        return [
+            name
+            for name in self._root.names()
+            if name not in known
+            and not name.endswith(DELETED_SUFFIX)
+            and self._root.subdirectory(name).exists(PARTITION_IDENTITY_NAME)
+        ]
 
     def free_bytes(self) -> int:
         """Free space of the data directory."""

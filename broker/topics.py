@@ -27,6 +27,7 @@ from ringlog.client.errors import UnknownTopic
 from ringlog.registry.model import Assignment, TopicInfo, TopicState
 from ringlog.registry.registry import Registry
 from ringlog.storage.errors import DiskFull, StorageError
+from ringlog.storage.types import TopicPartition
 
 R = TypeVar("R")
 Ended = Callable[[TopicInfo | None, Exception | None], None]
@@ -49,7 +50,7 @@ class Topics:
     def start(self, on_done: Callable[[Exception | None], None]) -> None:
         """Open what the registry names and finish what a stop cut short."""
         topics = list(self._registry.view().topics.values())
-        left = len(topics) + 1
+        left = len(topics) + 2
         failure: Exception | None = None
 
         def one_done(error: Exception | None) -> None:
@@ -59,6 +60,21 @@ class Topics:
             if left == 0:
                 on_done(failure)
 
+        def named(strangers: list[str] | None, error: Exception | None) -> None:
+            for name in strangers or ():
+                _log.warning(
+                    "%s holds a partition that the registry does not list: it is left alone, and "
+                    "nobody reads it; restore registry.json, or move the directory away",
+                    name,
+                )
+            one_done(error)
+
+        known = frozenset(
+            str(TopicPartition(topic.name, number))
+            for topic in topics
+            for number in range(len(topic.partitions))
+        )
+        self._shell.run(lambda: self._partitions.files.strangers(known), named)
         for topic in topics:
             match topic.state:
                 case TopicState.DELETING:

@@ -11,22 +11,28 @@ Invariants:
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from ringlog.registry.model import RegistryState, TopicState
+from ringlog.broker.partition_files import deleted_name
+from ringlog.registry.model import RegistryState, TopicInfo, TopicState
 from ringlog.registry.standalone import FILE_NAME as REGISTRY_NAME
 from ringlog.registry.standalone import FORMAT as REGISTRY_FORMAT
+from ringlog.registry.standalone import LOST_HINT
 from ringlog.storage.data_directory import IDENTITY_FORMAT, IDENTITY_NAME, DirectoryIdentity
 from ringlog.storage.durable_marks import DURABLE_MARKS_NAME, DurableMarks
-from ringlog.storage.errors import DamagedState, DirectoryInUse, WrongDirectory
+from ringlog.storage.errors import DamagedState, DirectoryInUse, FileMissing, WrongDirectory
 from ringlog.storage.files import Directory
 from ringlog.storage.findings import PartitionVerdict, Severity
 from ringlog.storage.memory_files import MemoryDirectory
-from ringlog.storage.partition_identity import PARTITION_IDENTITY_NAME
+from ringlog.storage.partition_identity import (
+    PARTITION_IDENTITY_NAME,
+    PartitionIdentity,
+    load_partition_identity,
+)
 from ringlog.storage.real_files import RealDirectory
 from ringlog.storage.repair import RepairPlan, apply_repair, plan_repair
 from ringlog.storage.state_file import load_state
@@ -83,12 +89,64 @@ def verify_root(root: Directory) -> PartitionVerdict:
     registry = None
     if root.exists(REGISTRY_NAME):
         registry = _state(root, REGISTRY_NAME, RegistryState, REGISTRY_FORMAT, verdict)
-    for name in _expected(registry or RegistryState()):
+    else:
+        verdict.add(Severity.DAMAGE, REGISTRY_NAME, f"is missing; {LOST_HINT}")
+    expected = _expected(registry or RegistryState())
+    for name in expected:
         if not root.exists(name):
             verdict.add(Severity.DAMAGE, name, f"is missing; {REGISTRY_NAME} lists this partition")
         elif not root.subdirectory(name).exists(PARTITION_IDENTITY_NAME):
             verdict.add(Severity.DAMAGE, f"{name}/{PARTITION_IDENTITY_NAME}", "is missing")
+    for name in partition_names(root):
+        _compare(root, name, registry, expected, verdict)
     return verdict
+
+
+def _compare(
+    root: Directory,
+    name: str,
+    registry: RegistryState | None,
+    expected: Mapping[str, TopicInfo],
+    verdict: PartitionVerdict,
+) -> None:
+    """Whether a directory holds the partition that its name and the registry say."""
+    path = f"{name}/{PARTITION_IDENTITY_NAME}"
+    try:
+        found = load_partition_identity(root.subdirectory(name))
+    except (DamagedState, FileMissing, WrongDirectory):
+        return  # the verdict on the partition names it
+    holds = f"holds partition {found.partition} of topic {found.topic}"
+    if name == deleted_name(found.topic_partition, found.topic_uuid):
+        verdict.add(Severity.HARMLESS, name, "was deleted; the next start removes it")
+    elif name != str(found.topic_partition):
+        verdict.add(
+            Severity.DAMAGE,
+            path,
+            f"{holds}; no broker opens it here: give the directory (or this file) back the place "
+            f"it had, {found.topic_partition}, or move it out of the data directory",
+        )
+    elif name in expected and expected[name].topic_uuid != found.topic_uuid.bytes:
+        verdict.add(
+            Severity.DAMAGE,
+            path,
+            f"{holds} with UUID {found.topic_uuid.hex}, {REGISTRY_NAME} lists it with "
+            f"{expected[name].topic_uuid.hex()}; restore both from the same backup",
+        )
+    elif registry is not None and not _is_listed(registry, found):
+        verdict.add(
+            Severity.HARMLESS,
+            name,
+            f"{REGISTRY_NAME} does not list it; the broker leaves it alone, and nobody reads it",
+        )
+
+
+def _is_listed(registry: RegistryState, found: PartitionIdentity) -> bool:
+    topic = registry.topics.get(found.topic)
+    return (
+        topic is not None
+        and topic.topic_uuid == found.topic_uuid.bytes
+        and found.partition < len(topic.partitions)
+    )
 
 
 def _state(
@@ -111,15 +169,15 @@ def _state(
     return loaded.value if isinstance(loaded.value, RegistryState) else None
 
 
-def _expected(registry: RegistryState) -> list[str]:
-    """Directories of partitions that the registry says are whole and on disk."""
-    return [
-        str(TopicPartition(topic.name, number))
+def _expected(registry: RegistryState) -> dict[str, TopicInfo]:
+    """Directories of partitions that the registry says are whole and on disk, with their topic."""
+    return {
+        str(TopicPartition(topic.name, number)): topic
         for topic in registry.topics.values()
         if topic.state is TopicState.ONLINE and topic.config.get("storage") != "memory"
         for number, assignment in enumerate(topic.partitions)
         if not assignment.creating
-    ]
+    }
 
 
 def plan_of(root: Directory, name: str, marks: DurableMarks | None) -> RepairPlan | None:

@@ -2,13 +2,18 @@
 
 import os
 from pathlib import Path
+from uuid import UUID
 
+import msgspec
 import pytest
 
+from ringlog.registry.model import RegistryState
+from ringlog.registry.standalone import FORMAT
 from ringlog.storage.data_directory import IDENTITY_NAME
 from ringlog.storage.errors import DirectoryInUse, WrongDirectory
 from ringlog.storage.findings import Severity
 from ringlog.storage.real_files import RealDirectory
+from ringlog.storage.state_file import read_state, write_state
 from ringlog.tools.cli import log_check
 from tests.unit.tools.data_dir_on_disk import contents, registry, stopped
 
@@ -49,7 +54,7 @@ def test_a_directory_that_is_none_of_ours_stays_as_it_is(tmp_path: Path) -> None
         log_check.claimed(tmp_path / "notes").__enter__()
 
 
-@pytest.mark.parametrize("name", ["broker.json", "durable-marks"])
+@pytest.mark.parametrize("name", ["broker.json", "durable-marks", "registry.json"])
 def test_a_missing_file_is_damage(data_dir: Path, name: str) -> None:
     (data_dir / name).unlink()
     assert root_findings(data_dir) == [(Severity.DAMAGE, name)]
@@ -72,6 +77,44 @@ def test_a_partition_that_the_registry_lists_must_be_there(data_dir: Path) -> No
     assert root_findings(data_dir) == [(Severity.DAMAGE, "orders-1/partition.json")]
     registry(data_dir, partitions=2, storage="memory")
     assert root_findings(data_dir) == []
+
+
+def test_swapped_directories_and_swapped_identities_are_damage(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    one = stopped(data_dir, partitions=2)
+    other = data_dir / "orders-1"
+    both = [
+        (Severity.DAMAGE, "orders-0/partition.json"),
+        (Severity.DAMAGE, "orders-1/partition.json"),
+    ]
+    assert root_findings(data_dir) == []
+    for first, second in ((one, other), (one / "partition.json", other / "partition.json")):
+        _swap(first, second)
+        assert root_findings(data_dir) == both
+        _swap(first, second)
+
+
+def _swap(one: Path, other: Path) -> None:
+    aside = one.parent / "aside"
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def test_a_partition_of_another_topic_of_that_name_is_damage(data_dir: Path) -> None:
+    path = data_dir / "registry.json"
+    state = read_state(RealDirectory(data_dir), path.name, RegistryState, format=FORMAT)
+    again = msgspec.structs.replace(state.topics["orders"], topic_uuid=b"n" * 16)
+    state = RegistryState(2, {"orders": again})
+    write_state(RealDirectory(data_dir), path.name, state, format=FORMAT)
+    assert root_findings(data_dir) == [(Severity.DAMAGE, "orders-0/partition.json")]
+
+
+def test_a_partition_that_the_registry_does_not_list_is_named(data_dir: Path) -> None:
+    write_state(RealDirectory(data_dir), "registry.json", RegistryState(), format=FORMAT)
+    assert root_findings(data_dir) == [(Severity.HARMLESS, "orders-0")]
+    (data_dir / "orders-0").rename(data_dir / f"orders-0.{UUID(int=1).hex}.deleted")
+    assert root_findings(data_dir) == [(Severity.HARMLESS, f"orders-0.{UUID(int=1).hex}.deleted")]
 
 
 def test_names_of_partitions_are_those_with_an_identity(data_dir: Path) -> None:
