@@ -43,8 +43,12 @@ def git_lines(*arguments: str) -> list[str]:
 
 @cache
 def files() -> tuple[str, ...]:
-    """Paths of all files that are there: no symbolic links, no ignored files."""
+    """Paths of all files that are there: no links, nothing ignored, no virtual environment."""
     listed = git_lines("ls-files", "--cached", "--others", "--exclude-standard")
+    environments = tuple(
+        name.removesuffix("pyvenv.cfg") for name in listed if name.endswith("/pyvenv.cfg")
+    )
+    listed = [name for name in listed if not name.startswith(environments)]
     kept = {name for name in listed if (ROOT / name).is_file() and not (ROOT / name).is_symlink()}
     return tuple(sorted(kept))
 
