@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ringlog.broker.config_sources import CLIENT_VARIABLES, PREFIX
+from ringlog.broker.config_sources import PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
@@ -25,11 +25,14 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment without any of ringlog's variables, and with `variables`."""
+    """This process's environment without any of ringlog's variables, and with `variables`.
+
+    Nor does it say that output is not to be buffered, as that of some test runners does.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(PREFIX) or name in CLIENT_VARIABLES - {"RINGLOG_BOOTSTRAP_SERVERS"}
+        if name != "PYTHONUNBUFFERED" and not name.startswith(PREFIX)
     }
     return {**kept, **variables}
 

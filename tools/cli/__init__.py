@@ -58,22 +58,23 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit code. Console scripts pass it to `sys.exit`."""
+    code: int = Exit.DONE
+    problem: BaseException | None = None
     try:
         code = _run(arguments)
-        if sys.__stdout__ is not None:
-            sys.__stdout__.flush()
-    except BrokenPipeError:
-        # The reader has seen enough (`| head`): nothing to report, nobody to report to.
-        _silence_stdout()
-        return Exit.DONE
     # The end of every command: any error becomes one line and a code.
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("RINGLOG_DEBUG") and not isinstance(error, KeyboardInterrupt):
             raise
-        if not isinstance(error, KeyboardInterrupt):
-            sys.stderr.write(f"ringlog: {one_line(error)}\n")
-        return exit_of(error)
-    return code
+        problem = error
+    unwritten = _flush_stdout()  # first: what was written comes before the line on what failed
+    problem = problem or unwritten
+    if problem is None or isinstance(problem, BrokenPipeError):
+        # The reader has seen enough (`| head`): nothing to report, nobody to report to.
+        return code
+    if not isinstance(problem, KeyboardInterrupt):
+        sys.stderr.write(f"ringlog: {one_line(problem)}\n")
+    return exit_of(problem)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -90,8 +91,16 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else Exit.DONE
 
 
-def _silence_stdout() -> None:
-    """Keep the interpreter from failing on its last flush of a closed pipe."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
-    os.close(nothing)
+def _flush_stdout() -> OSError | None:
+    """Write what waits. What cannot be written is dropped: the interpreter would try it again."""
+    stdout = sys.__stdout__
+    if stdout is None:
+        return None
+    try:
+        stdout.flush()
+    except OSError as error:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stdout.fileno())
+        os.close(nothing)
+        return error
+    return None

@@ -85,10 +85,7 @@ def command(  # noqa: PLR0913  one parameter per option
             if offset is not None:
                 consumer.seek(topic, partition, offset)
         write = _json_writer() if form == "json" else _value_writer(end, separator)
-        try:
-            _copy(consumer, write, max_records, until_end=until_end)
-        finally:
-            sys.stdout.buffer.flush()
+        _copy(consumer, write, max_records, until_end=until_end)
     return Exit.DONE
 
 

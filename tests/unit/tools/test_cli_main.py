@@ -89,28 +89,62 @@ def test_a_traceback_is_shown_for_debugging_only(monkeypatch: pytest.MonkeyPatch
         main(["doctor"])
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["topic", "--help"], ["log", "dump", "."]])
-def test_a_reader_that_has_gone_is_no_failure(tmp_path: Path, arguments: list[str]) -> None:
+BUFFERED = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+BUFFERING = pytest.mark.parametrize("shell", [BUFFERED, {**BUFFERED, "PYTHONUNBUFFERED": "1"}])
+
+
+def run_into(stdout: int, shell: dict[str, str], *arguments: str) -> tuple[int, bytes]:
+    """Run `ringlog` with its output going there: exit code and standard error."""
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdout=stdout, stderr=subprocess.PIPE, check=False, cwd=ROOT, timeout=60, env=shell,
+    )  # fmt: skip
+    return process.returncode, process.stderr
+
+
+@BUFFERING
+def test_a_reader_that_has_gone_is_no_failure(tmp_path: Path, shell: dict[str, str]) -> None:
     (tmp_path / ("0" * 20 + ".log")).write_bytes(b"")
     reading, writing = os.pipe()
     os.close(reading)
-    process = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        stdout=writing, stderr=subprocess.PIPE, check=False, cwd=tmp_path, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    os.close(writing)
-    assert (process.returncode, process.stderr) == (Exit.DONE, b"")
+    try:
+        for typed in (["--help"], ["topic", "--help"], ["log", "dump", str(tmp_path)]):
+            assert run_into(writing, shell, *typed) == (Exit.DONE, b"")
+    finally:
+        os.close(writing)
 
 
-def test_a_full_disk_behind_standard_output_is_a_failure() -> None:
-    with Path("/dev/full").open("wb") as full:
+@BUFFERING
+def test_a_full_disk_behind_standard_output_is_a_failure(
+    tmp_path: Path, shell: dict[str, str]
+) -> None:
+    (tmp_path / ("0" * 20 + ".log")).write_bytes(b"")
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        for typed in (["--help"], ["log", "dump", str(tmp_path)]):
+            code, err = run_into(full, shell, *typed)
+            assert (code, err) == (Exit.FAILED, b"ringlog: No space left on device\n")
+    finally:
+        os.close(full)
+
+
+@BUFFERING
+def test_output_comes_before_the_line_on_what_failed(tmp_path: Path, shell: dict[str, str]) -> None:
+    path = tmp_path / "both"
+    program = (
+        "import sys, click; from ringlog.tools import cli\n"
+        "@click.command()\n"
+        "def command(): sys.stdout.write('output\\n'); raise ValueError('why')\n"
+        "import ringlog.tools.cli.doctor as doctor; doctor.command = command\n"
+        "sys.exit(cli.main(['doctor']))"
+    )
+    with path.open("wb") as both:
         process = subprocess.run(
-            [sys.executable, "-c", PROGRAM, "--help"],
-            stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT, timeout=60,
+            [sys.executable, "-c", program],
+            stdout=both, stderr=both, check=False, cwd=ROOT, timeout=60, env=shell,
         )  # fmt: skip
     assert process.returncode == Exit.FAILED
-    assert process.stderr == b"ringlog: No space left on device\n"
+    assert path.read_text().startswith("output\nringlog: ValueError: why")
 
 
 def test_commands_are_loaded_when_called_only() -> None:

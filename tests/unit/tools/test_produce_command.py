@@ -78,7 +78,7 @@ def test_stored_counts_without_a_gap_and_the_rest_apart() -> None:
     assert ledger.unknown is False
 
 
-@pytest.mark.parametrize("outcomes", [(UNKNOWN, None), (FULL, UNKNOWN), (FULL, None, UNKNOWN)])
+@pytest.mark.parametrize("outcomes", [(UNKNOWN, None), (UNKNOWN, FULL), (FULL, None, UNKNOWN)])
 def test_one_unknown_outcome_leaves_doubt(outcomes: tuple[RinglogError | None, ...]) -> None:
     ledger = ledger_of(Outcome(), *map(Outcome, outcomes))
     ledger.finish()
@@ -210,6 +210,16 @@ def test_an_unknown_outcome_is_exit_5(producer: type[Producer], send: Send) -> N
     code, err = send(b"a\nb\n")
     assert code == Exit.UNKNOWN
     assert "resume at record 2, which may be stored already" in err
+
+
+def test_a_failure_with_unknown_outcomes_behind_it_is_exit_5(
+    producer: type[Producer], send: Send
+) -> None:
+    producer.outcomes, producer.ended = {b"b": FULL, b"c": UNKNOWN}, False
+    code, err = send(b"a\nb\nc\n")
+    assert code == Exit.UNKNOWN
+    assert "the disk is full" in err
+    assert "resume at record 2, which may be stored already, as may those behind it" in err
 
 
 def test_a_line_without_key_is_named(producer: type[Producer], send: Send) -> None:
