@@ -1,5 +1,6 @@
 """The `ringlog` command as such: help, loading, ends."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -154,3 +155,18 @@ def test_commands_are_loaded_when_called_only() -> None:
     )
     assert found.stdout == "False\n"
     assert cli.cli.list_commands(click.Context(cli.cli)) == list(COMMANDS)
+
+
+def test_a_warning_of_the_client_reaches_people(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = logging.getLogger("ringlog.client")
+    monkeypatch.setattr(client, "handlers", [])
+
+    @click.command(name="doctor")
+    def command() -> None:
+        client.warning("offsets %d to %d were deleted", 3, 5)
+
+    monkeypatch.setattr("ringlog.tools.cli.doctor.command", command)
+    assert main(["doctor"]) == Exit.DONE
+    assert capsys.readouterr().err == "ringlog: offsets 3 to 5 were deleted\n"
