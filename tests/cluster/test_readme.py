@@ -15,7 +15,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Run by other means: the environment has ringlog already, and these run themselves.
-NOT_RUN = {"tools/quickstart", "tools/test", "pip install ."}
+NOT_RUN = {
+    "tools/quickstart",
+    "tools/test",
+    "python3 -m venv .venv && . .venv/bin/activate",
+    "pip install .",
+}
 
 
 def blocks(kind: str) -> list[str]:
