@@ -177,9 +177,15 @@ class ReadPlan:
                 size_bytes = peek_size(data, at)
                 if size_bytes is None or size_bytes > len(data) - at:
                     break
-                header = check_at(
-                    data, at, position=position + at, offset=offset, epoch_at=epoch_at
-                )
+                try:
+                    header = check_at(
+                        data, at, position=position + at, offset=offset, epoch_at=epoch_at
+                    )
+                except BrokenChain:
+                    if begin < 0:
+                        raise
+                    # Good batches stand before it: whoever reads on is told.
+                    break
                 found = header.size_bytes, header.next_offset
             size_bytes, next_offset = found
             if begin >= 0 and at + size_bytes - begin > max_bytes:
