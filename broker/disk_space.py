@@ -9,16 +9,33 @@ Invariants:
 
 from ringlog.client.errors import DiskFull
 
+WARN_EVERY_MS = 30_000
+"""How often a full disk is logged, however many requests it costs."""
+
+NEW_PARTITION_BYTES = 64 * 1024
+"""Space that the files of one new partition take, with room for its first job."""
+
 
 class DiskSpace:
     """One per data directory. Sizes in bytes."""
 
-    __slots__ = ("_appended_bytes", "_free_bytes", "reserve_bytes")
+    __slots__ = ("_appended_bytes", "_free_bytes", "_warn_from_ms", "reserve_bytes")
 
     def __init__(self, reserve_bytes: int) -> None:
         self.reserve_bytes = reserve_bytes
         self._free_bytes: int | None = None
         self._appended_bytes = 0
+        self._warn_from_ms = 0
+
+    def is_warning_due(self, now_ms: int) -> bool:
+        """Whether a full disk should be logged now; True at most every `WARN_EVERY_MS`.
+
+        `now_ms` is monotonic.
+        """
+        if now_ms < self._warn_from_ms:
+            return False
+        self._warn_from_ms = now_ms + WARN_EVERY_MS
+        return True
 
     @property
     def free_bytes(self) -> int:

@@ -11,7 +11,6 @@ Invariants:
         unknown.
 """
 
-from ringlog.broker.disk_space import DiskSpace
 from ringlog.broker.error_codes import broker_error
 from ringlog.broker.metrics import CoreMetrics
 from ringlog.broker.partition import Partition, Produced
@@ -109,7 +108,6 @@ class ProduceHandler:
     def __init__(self, shell: Shell, partitions: Partitions, *, max_unstored_bytes: int) -> None:
         self._shell = shell
         self._partitions = partitions
-        self._space: DiskSpace = partitions.space
         self._metrics = partitions.metrics
         self._max_unstored_bytes = max_unstored_bytes
 
@@ -193,7 +191,7 @@ class ProduceHandler:
                     hint="lower retention.bytes of topics with storage=memory, or raise it",
                 )
         elif not partition.key.topic.startswith(INTERNAL_PREFIX):
-            self._space.check(size_bytes)
+            self._partitions.check_space(size_bytes)
 
 
 def _check(request: ProduceRequest, frames: list[memoryview]) -> None:

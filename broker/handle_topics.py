@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 from ringlog.broker.config import BrokerConfig
 from ringlog.broker.context import Context
+from ringlog.broker.disk_space import NEW_PARTITION_BYTES
 from ringlog.broker.error_codes import broker_error
 from ringlog.broker.partitions import Partitions, Slot, unknown_topic
 from ringlog.broker.shell import Reply, Timer
@@ -120,7 +121,7 @@ class TopicHandlers:
             self._check_caps(partitions, new_topic=True)
         parse_settings(config, replication_factor=1)
         self._check_batch_size(config)
-        self._partitions.space.check(0)
+        self._partitions.check_space(max(0, partitions) * NEW_PARTITION_BYTES)
         return TopicInfo(
             name=name,
             topic_uuid=self._rng.getrandbits(128).to_bytes(16, "big"),
@@ -196,7 +197,7 @@ class TopicHandlers:
                 hint="partitions can be added, never taken away",
             )
         self._check_caps(request.total - present, new_topic=False)
-        self._partitions.space.check(0)
+        self._partitions.check_space((request.total - present) * NEW_PARTITION_BYTES)
         answer = self._answer(reply, request.timeout_ms, "growth")
         self._topics.add_partitions(
             request.name,

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from ringlog.broker.error_codes import broker_error
 from ringlog.broker.purgatory import CommitWaits
 from ringlog.broker.topic_settings import TopicSettings
 from ringlog.client.errors import BrokerError, NotLeader, OffsetNotAvailable
@@ -68,11 +69,12 @@ class Partition:
 
     Attributes:
         closed_by: why no request gets in any more, or None.
+        is_abandoned: whether it stores nothing more; such a log gets no clean mark.
     """
 
     __slots__ = (
         "_commit_waits", "_driver", "_listener", "_log_start_waits", "_proposed_log_start",
-        "_uncommitted", "closed_by", "key", "log", "settings", "topic_uuid",
+        "_uncommitted", "closed_by", "is_abandoned", "key", "log", "settings", "topic_uuid",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +92,7 @@ class Partition:
         self.log = log
         self.settings = settings
         self.closed_by: BrokerError | None = None
+        self.is_abandoned = False
         self._driver = driver
         self._listener = listener
         self._commit_waits: CommitWaits[Wait] = CommitWaits()
@@ -251,7 +254,13 @@ class Partition:
 
     def abandon(self) -> None:
         """Store nothing more, not even what was appended."""
+        self.is_abandoned = True
         self._driver.abandon()
+
+    @property
+    def waits_for_space(self) -> bool:
+        """Whether it found no space for what it has to store."""
+        return self._driver.waits_for_space
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back once the disk is done with this partition, perhaps at once."""
@@ -283,7 +292,9 @@ class Partition:
             wait.ended(None)
 
     def on_disk_full(self, error: Exception) -> None:
-        """Pass it on: what was appended waits."""
+        """Pass it on: what was appended waits. A move of the log start goes on unwatched."""
+        for wait in self._log_start_waits.drain():
+            wait.ended(broker_error(error))
         self._listener.on_disk_full(self, error)
 
     def on_storage_failed(self, error: Exception) -> None:

@@ -63,6 +63,11 @@ class Files:
         self._memory_root.create()
         self._memory_marks = DurableMarks.open(self._memory_root)
 
+    @property
+    def path(self) -> str:
+        """Path of the data directory."""
+        return self._root.path
+
     def create(
         self, identity: PartitionIdentity, config: LogConfig, *, in_memory: bool, now_ms: int
     ) -> Opened:

@@ -25,10 +25,12 @@ from ringlog.broker.partition import Partition
 from ringlog.broker.partition_files import Files, Opened
 from ringlog.broker.purgatory import ByteWaits
 from ringlog.broker.shell import Shell
+from ringlog.broker.shell_disk import ShellDisk
 from ringlog.broker.topic_settings import TopicSettings
 from ringlog.client.errors import (
     BrokerError,
     Busy,
+    DiskFull,
     PartitionDamaged,
     StaleTopic,
     UnknownPartition,
@@ -39,16 +41,14 @@ from ringlog.replication.replicator import SoloReplicator
 from ringlog.storage.errors import (
     DamagedLog,
     DamagedState,
-    DiskFull,
     FileMissing,
     LogDirFailed,
     ReadFailed,
     WrongDirectory,
 )
-from ringlog.storage.files import Directory
+from ringlog.storage.errors import DiskFull as StorageFull
 from ringlog.storage.log_job import LogJob
 from ringlog.storage.partition_identity import PartitionIdentity
-from ringlog.storage.raft_state import RaftState, save_raft_state
 from ringlog.storage.types import TopicPartition
 
 DAMAGE = (DamagedLog, DamagedState, FileMissing, ReadFailed, WrongDirectory)
@@ -97,32 +97,6 @@ class HostedTopic:
         self.slots: list[Slot] = []
 
 
-class ShellDisk:
-    """`replication.driver.Disk` of one partition, by the shell's threads."""
-
-    __slots__ = ("_directory", "_key", "_seed", "_shell")
-
-    def __init__(self, shell: Shell, identity: PartitionIdentity, directory: Directory) -> None:
-        self._shell = shell
-        self._key = identity.topic_partition
-        self._seed = identity.checksum_seed
-        self._directory = directory
-
-    def store(
-        self, job: LogJob, on_done: Callable[[LogJob, Exception | None], None], *, sync: bool
-    ) -> None:
-        """Write the job, and with `sync` flush and mark it."""
-        self._shell.flush(self._key, job, on_done, sync=sync)
-
-    def save_state(self, state: RaftState, on_done: Callable[[Exception | None], None]) -> None:
-        """Make `raft-state` durable."""
-        directory, seed = self._directory, self._seed
-        self._shell.run(
-            lambda: save_raft_state(directory, state, seed=seed),
-            lambda _result, error: on_done(error),
-        )
-
-
 class Partitions:
     """The host. On the reactor thread. It is the `Listener` of every partition."""
 
@@ -142,7 +116,8 @@ class Partitions:
         self.topics: dict[str, HostedTopic] = {}
         self.readers: ByteWaits[Partition, Sleeper] = ByteWaits()
         self._voter = voter
-        self._when_ready: dict[Partition, Callable[[], None]] = {}
+        self._when_ready: dict[Partition, Callable[[Exception | None], None]] = {}
+        self._stopping = False
         self._flush_timers: set[Partition] = set()
 
     # -- look-up ---------------------------------------------------------------------------
@@ -242,14 +217,24 @@ class Partitions:
                 slot.error = broker_error(error)
                 if isinstance(error, LogDirFailed):
                     self.shell.fatal(error)
-                if isinstance(error, DiskFull) and not create:
+                if isinstance(error, StorageFull) and not create:
                     # Its records are safe: the others serve, and this one when there is space.
                     self._reopen_later(topic, slot)
                     on_done(None)
                 else:
                     on_done(error)
             else:
-                self._begin(topic, slot, result, lambda: on_done(None), is_new=is_new)
+                self._begin(topic, slot, result, ready, is_new=is_new)
+
+        def ready(error: Exception | None) -> None:
+            """It serves, or found no space for its first entry."""
+            if error is not None and create:
+                on_done(error)
+                return
+            if error is not None and slot.failure is not None:
+                slot.partition, slot.error = None, broker_error(error)
+                self._reopen_later(topic, slot)
+            on_done(None)
 
         self.shell.run(
             lambda: work(slot.identity, settings.log, in_memory=settings.in_memory, now_ms=now_ms),
@@ -269,7 +254,7 @@ class Partitions:
         topic: HostedTopic,
         slot: Slot,
         opened: Opened,
-        when_ready: Callable[[], None],
+        when_ready: Callable[[Exception | None], None],
         *,
         is_new: bool,
     ) -> None:
@@ -303,6 +288,11 @@ class Partitions:
         """
         topic = self.topics.pop(name, None)
         slots = topic.slots if topic is not None else []
+        self.drop(slots, error, on_done)
+        return slots
+
+    def drop(self, slots: Sequence[Slot], error: BrokerError, on_done: Callable[[], None]) -> None:
+        """Let go of the open ones of `slots`; `on_done` is called once the disk is done."""
         open_slots = [slot for slot in slots if slot.partition is not None]
         left = len(open_slots)
 
@@ -319,24 +309,19 @@ class Partitions:
             slot.partition.when_idle(idle)
         if not open_slots:
             on_done()
-        return slots
 
     def close_all(self, error: BrokerError, on_done: Callable[[], None]) -> None:
         """Graceful stop: flush everything, end every wait, close each log with a clean mark.
 
-        A damaged one gets none, so that the next start looks at it closely.
+        A damaged one gets none, so that the next start looks at it closely; nor does one for
+        which there is no space: that costs the next start a read, never a record.
         """
+        self._stopping = True
         parts = [slot.partition for slot in self.slots() if slot.partition is not None]
         left = len(parts)
         if not parts:
             on_done()
             return
-
-        def closed(_job: LogJob, failure: Exception | None) -> None:
-            if failure is not None:
-                self.shell.fatal(failure)
-            else:
-                one_closed()
 
         def one_closed() -> None:
             nonlocal left
@@ -344,15 +329,26 @@ class Partitions:
             if left == 0:
                 on_done()
 
-        def close(partition: Partition) -> None:
-            if partition.closed_by is not None:
-                one_closed()
-                return
-            self._shut(partition, error)
-            self.shell.flush(partition.key, partition.close_job(), closed)
-
         for partition in parts:
-            partition.when_idle(partial(close, partition))
+            if partition.waits_for_space:
+                self._give_up(partition)
+            partition.when_idle(partial(self._close, partition, error, one_closed))
+
+    def _close(self, partition: Partition, error: BrokerError, on_done: Callable[[], None]) -> None:
+        def closed(_job: LogJob, failure: Exception | None) -> None:
+            if isinstance(failure, StorageFull):
+                _log.warning("a log is closed without a clean mark: %s", failure)
+            elif failure is not None:
+                self.shell.fatal(failure)
+                return
+            on_done()
+
+        if partition.closed_by is not None or partition.is_abandoned:
+            self._shut(partition, partition.closed_by or error)
+            on_done()
+            return
+        self._shut(partition, error)
+        self.shell.flush(partition.key, partition.close_job(), closed)
 
     def abandon(self, error: BrokerError) -> None:
         """End every wait with `error` at once."""
@@ -375,7 +371,7 @@ class Partitions:
         """Wake who waits for bytes, and who waits for the partition to be ready."""
         when_ready = self._when_ready.pop(partition, None)
         if when_ready is not None:
-            when_ready()
+            when_ready(None)
         if size_bytes:
             for reader in self.readers.arrived(partition, size_bytes):
                 reader.wake()
@@ -383,15 +379,53 @@ class Partitions:
     def on_disk_full(self, partition: Partition, error: Exception) -> None:
         """Try again in a while; meanwhile measurements refuse new batches."""
         self.metrics.disk_full_retries += 1
-        _log.warning("partition %s: %s", partition.key, error)
+        self._warn_full(f"partition {partition.key}: {error}; it is tried again")
+        when_ready = self._when_ready.pop(partition, None)
+        if when_ready is not None:
+            # Whoever creates it hears of it; a start goes on with the others.
+            when_ready(error)
+        if self._stopping:
+            self._give_up(partition)
+            return
         self.shell.call_at(self.shell.monotonic_ms() + DISK_FULL_RETRY_MS, partition.retry)
 
     def on_storage_failed(self, partition: Partition, error: Exception) -> None:
         """Damage costs the partition; anything else ends the broker (H3)."""
         if isinstance(error, DAMAGE):
             self.damage(partition, error)
+        elif isinstance(error, StorageFull) and partition in self._when_ready:
+            self._warn_full(f"partition {partition.key}: {error}")
+            when_ready = self._when_ready.pop(partition)
+            self._shut(partition, broker_error(error))
+            when_ready(error)
         else:
             self.shell.fatal(error)
+
+    def check_space(self, size_bytes: int) -> None:
+        """Let a request that needs `size_bytes` pass. Raises DiskFull, logged now and then."""
+        try:
+            self.space.check(size_bytes)
+        except DiskFull as error:
+            self._warn_full(f"requests are refused: {error}")
+            raise
+
+    def _warn_full(self, text: str) -> None:
+        if self.space.is_warning_due(self.shell.monotonic_ms()):
+            _log.warning(
+                "%s (%s has %s bytes free; free some space there: while less than "
+                "disk_reserve_bytes is free, records are refused but deleting still works)",
+                text,
+                self.files.path,
+                self.space.free_bytes,
+            )
+
+    def _give_up(self, partition: Partition) -> None:
+        _log.warning(
+            "partition %s stops without a clean mark, because there is no space; the next start "
+            "reads it, and nothing acknowledged is lost",
+            partition.key,
+        )
+        partition.abandon()
 
     # -- damage ----------------------------------------------------------------------------
 
@@ -403,7 +437,7 @@ class Partitions:
         self._shut(partition, damage)
         when_ready = self._when_ready.pop(partition, None)
         if when_ready is not None:
-            when_ready()
+            when_ready(None)
 
     def _note_damage(self, slot: Slot, error: Exception) -> None:
         slot.error = self._damage_of(slot.identity.topic_partition, error)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ringlog.broker.admin_queue import AdminQueue
+from ringlog.broker.error_codes import broker_error
 from ringlog.broker.partitions import HostedTopic, Partitions, Slot, identity_of
 from ringlog.broker.shell import Shell
 from ringlog.broker.topic_settings import TopicSettings, parse_settings, weakness
@@ -222,14 +223,21 @@ class Topics:
 
         def opened(error: Exception | None) -> None:
             if error is not None:
-                ended(None, error)
+                undo(error)
                 return
             self._change(lambda: self._registry.set_online(topic.name, topic.topic_uuid), online)
 
         def online(grown: TopicInfo | None, error: Exception | None) -> None:
-            if grown is not None:
-                hosted.slots.extend(new)
-            ended(grown, error)
+            if grown is None:
+                assert error is not None, "a change gives a topic or an error"
+                undo(error)
+                return
+            hosted.slots.extend(new)
+            ended(grown, None)
+
+        def undo(error: Exception) -> None:
+            # The next attempt opens these directories again: no two logs may have one.
+            self._partitions.drop(new, broker_error(error), lambda: ended(None, error))
 
         self._partitions.open(hosted, new, create=True, on_done=opened)
 

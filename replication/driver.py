@@ -172,12 +172,22 @@ class Driver:
             self._disk.store(self._job, self._on_job_done, sync=self._sync_in_flight)
 
     def abandon(self) -> None:
-        """Store nothing more; what waits for space is given up. For a partition that goes."""
+        """Store nothing more; what waits for space is given up.
+
+        For a partition that goes, and for a stop that must not wait for space.
+        """
         self._failed = True
         if self._waits_for_space:
             self._waits_for_space, self._job = False, None
             self._release(self._in_flight_bytes)
         self._release_queued()
+        if self._job is None:
+            self._tell_idle()
+
+    @property
+    def waits_for_space(self) -> bool:
+        """Whether a job is kept until there is space."""
+        return self._waits_for_space
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back once nothing is in flight or pending, perhaps at once. One at a time.

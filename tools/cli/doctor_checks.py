@@ -16,6 +16,9 @@ from ringlog.client.messages import DescribeBrokerResponse
 MAX_SKEW_MS = 1_000
 """Difference of clocks beyond what the round trip explains, from which on it is named."""
 
+LOW_SPACE_BYTES = 64 << 20
+"""Less free space than this is wrong, whatever the reserve."""
+
 FEW_OPEN_FILES = 4_096
 """A limit on open files below this is named."""
 
@@ -135,7 +138,10 @@ def _space(answer: DescribeBrokerResponse) -> _Judged:
     if answer.free_bytes < answer.reserve_bytes:
         text += ": produce is refused; free space, or lower retention.ms or retention.bytes"
         return "space", Level.WRONG, text
-    if answer.free_bytes < 2 * answer.reserve_bytes:
+    if answer.free_bytes < LOW_SPACE_BYTES:
+        text += ": almost full; free space, and keep disk_reserve_bytes above 0"
+        return "space", Level.WRONG, text
+    if answer.free_bytes < max(2 * answer.reserve_bytes, 2 * LOW_SPACE_BYTES):
         return "space", Level.NOTE, f"{text}: produce is refused soon; free space"
     return "space", Level.OK, text
 
