@@ -69,6 +69,13 @@ def test_a_start_that_lost_a_race_is_looked_for_again() -> None:
         assert world.offsets() == [4, 5, 6, 7, 8, 9]
 
 
+def test_a_start_that_lost_a_race_is_no_hot_loop() -> None:
+    world = ready()
+    world.leader.delete(0, 4)
+    world.go_on(1)
+    assert world.fetcher.turn(world.now_ms, world.metadata) == []
+
+
 def test_a_start_at_a_time_that_lost_a_race_is_looked_for_again() -> None:
     world = FetchWorld(reset="none")
     world.leader.append(0, 10)
@@ -198,6 +205,18 @@ def test_a_partition_that_waits_leaves_room_for_one_that_is_busy() -> None:
     assert shares == [5_000, 2_500]
 
 
+def test_nothing_is_asked_for_when_there_is_no_room_at_all() -> None:
+    world = FetchWorld()
+    world.leader.append(0, 3)
+    ((_, _, batch),) = world.leader.batches[0]
+    world = FetchWorld(limits=LIMITS._replace(buffer_bytes=len(batch)))
+    world.leader.append(0, 3)
+    world.assign(0)
+    world.go_on()
+    assert world.fetcher.buffered_bytes == len(batch)
+    assert world.ask() == []
+
+
 def test_a_batch_larger_than_everything_is_still_fetched() -> None:
     world = FetchWorld(limits=FetchLimits(1, 500, 1, 1, 1))
     world.leader.append(0, 1, padding=5_000)
@@ -255,6 +274,20 @@ def test_partitions_take_turns() -> None:
         order += [one.partition for one in world.take(2)]
         world.go_on(1)
     assert order == [0, 0, 1, 1, 2, 2] * 3
+
+
+def test_turns_go_on_behind_partitions_that_have_nothing() -> None:
+    world = FetchWorld(4)
+    for number in (0, 2):
+        for _ in range(3):
+            world.leader.append(number, 2, padding=450)
+    world.assign(0, 1, 2, 3)
+    world.go_on(3)
+    order = []
+    for _ in range(6):
+        order += [one.partition for one in world.take(2)]
+        world.go_on(1)
+    assert order == [0, 0, 2, 2] * 3
 
 
 def test_the_next_request_begins_behind_what_was_handed_out() -> None:

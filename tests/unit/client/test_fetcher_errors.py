@@ -3,6 +3,7 @@
 import pytest
 
 from ringlog.client.errors import (
+    BrokerError,
     Busy,
     CorruptRecord,
     DeadlineExceeded,
@@ -19,15 +20,24 @@ from ringlog.client.errors import (
 from ringlog.client.fetch_slot import SlotState
 from ringlog.client.fetcher import Lost
 from ringlog.client.messages import (
+    EARLIEST,
     FetchResult,
     ListOffsetsResponse,
     MetadataResponse,
+    PartitionMetadata,
     TopicMetadata,
 )
 from ringlog.client.metadata import MetadataCache
 from ringlog.storage.record_codec import encode_batch
 from ringlog.storage.types import TopicPartition
-from tests.unit.client.fetch_world import UUID, FetchWorld, fetched, ready, with_topic
+from tests.unit.client.fetch_world import (
+    UUID,
+    FetchWorld,
+    fetched,
+    ready,
+    topic_metadata,
+    with_topic,
+)
 
 DAMAGE = PartitionDamaged("bad")
 
@@ -64,6 +74,15 @@ def test_a_gone_offset_is_an_error_with_reset_none() -> None:
     world.fetcher.seek(world.slot(), 8)
     world.go_on(1)
     assert world.offsets() == [8, 9]
+
+
+@pytest.mark.parametrize(("reset", "goes_on_at"), [("earliest", 0), ("latest", 10)])
+def test_an_offset_behind_the_end_is_an_event_too(reset: str, goes_on_at: int) -> None:
+    world = ready(reset=reset)
+    world.fetcher.seek(world.slot(), 50)
+    world.go_on()
+    assert world.fetcher.lost == [Lost(TopicPartition("t", 0), 50, goes_on_at)]
+    assert world.offsets() == list(range(goes_on_at, 10))
 
 
 def test_a_gone_offset_without_a_known_log_start_is_an_error() -> None:
@@ -388,3 +407,46 @@ def test_a_finder_looks_and_never_fetches() -> None:
         finder.on_answer(request, world.leader.answer(request), 0)
     assert [slot.found for slot in finder.slots.values()] == [2, -1]
     assert finder.turn(0, world.metadata) == []
+
+
+# -- partitions without a leader ----------------------------------------------------------
+
+
+def leaderless(why: BrokerError) -> MetadataResponse:
+    """Partition 0 has none, partition 1 has."""
+    topic = topic_metadata(2)
+    topic.partitions[0] = PartitionMetadata(0, -1, 1, [0], why.info())
+    return MetadataResponse("c", 0, [], [topic])
+
+
+def test_damage_halts_its_own_partition_once_a_broker_has_said_so_again() -> None:
+    world = FetchWorld(2)
+    world.leader.append(0, 2)
+    world.leader.append(1, 2)
+    world.metadata.apply(leaderless(DAMAGE))
+    world.assign(0, 1)
+    world.go_on(3)
+    assert world.slot().state is SlotState.LOOKING, "what is known may be old"
+    assert world.fetcher.stale_topics == {"t"}
+    world.metadata.apply(leaderless(DAMAGE))
+    world.go_on(1)
+    assert world.slot().state is SlotState.HALTED
+    assert isinstance(world.fetcher.take_error(), PartitionDamaged)
+    assert world.fetcher.take_error() is None
+    assert world.offsets() == [0, 1], "the other one"
+    world.fetcher.look_for(world.slot(), EARLIEST)
+    world.go_on(1)
+    assert world.slot().state is SlotState.LOOKING, "it may have been repaired"
+    world.metadata.apply(with_topic(UUID, 2))
+    world.go_on()
+    assert world.offsets() == [0, 1]
+
+
+def test_what_passes_is_waited_for_and_named() -> None:
+    world = FetchWorld(2)
+    world.assign(0)
+    for _ in range(3):
+        world.metadata.apply(leaderless(Busy("moving")))
+        world.go_on(1)
+    assert world.slot().state is SlotState.LOOKING
+    assert isinstance(world.slot().trouble, Busy)

@@ -1,5 +1,7 @@
 """Waiting for offsets: how it ends."""
 
+import threading
+
 import pytest
 
 from ringlog.client.errors import ClientClosed, DeadlineExceeded, PartitionDamaged
@@ -57,6 +59,16 @@ def test_the_deadline_names_the_partition_and_why() -> None:
     world.answer(world.asked()[0], DeadlineExceeded("no answer from b:1"))
     with pytest.raises(DeadlineExceeded, match="no answer from b:1"):
         await_positions(world.agent, world.fetcher, [world.place()], 0, world.check_open)
+
+
+def test_an_answer_in_time_ends_the_wait() -> None:
+    world = AgentWorld()
+    world.assign(0)
+    later = threading.Timer(0.01, world.run)
+    later.start()
+    await_positions(world.agent, world.fetcher, [world.place()], 20_000, world.check_open)
+    later.join()
+    assert world.slot().position == 0
 
 
 def test_a_closed_consumer_waits_for_nothing() -> None:

@@ -9,6 +9,7 @@ import pytest
 from ringlog.client.connection import monotonic_ms
 from ringlog.client.errors import ClientClosed, DeserializationFailed, PartitionDamaged
 from ringlog.client.fetcher import Lost
+from ringlog.client.hand_out import Sink
 from ringlog.client.poller import Poller
 from ringlog.storage.types import TopicPartition
 from tests.unit.client.agent_world import AgentWorld
@@ -104,6 +105,31 @@ def test_closing_ends_a_wait() -> None:
     later.join()
 
 
+def test_closing_by_a_callback_is_not_slept_over() -> None:
+    def close(_event: Lost) -> None:
+        world.closed = True
+
+    world = PollerWorld(on_lost=close)
+    world.poll()
+    world.fetcher.lost.append(Lost(world.place(), 0, 5))
+    with pytest.raises(ClientClosed):
+        world.poll(wait_ms=FAR_S * 1000)
+
+
+def test_what_came_while_there_was_nothing_to_take_is_not_slept_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = PollerWorld()
+    take = world.poller._hand_out.take
+    late = [0]
+
+    def too_early(most: int, sink: Sink) -> int:
+        return late.pop() if late else take(most, sink)
+
+    monkeypatch.setattr(world.poller._hand_out, "take", too_early)
+    assert len(world.poll()) == 10
+
+
 # -- iteration ----------------------------------------------------------------------------
 
 
@@ -116,6 +142,16 @@ def test_filling_takes_records_out_once() -> None:
     assert world.poller.ahead.pop().offset == 0
     assert world.poll(3) == [1, 2, 3]
     assert world.poll() == [4, 5, 6, 7, 8, 9]
+
+
+def test_filling_takes_nothing_while_there_is_something() -> None:
+    world = PollerWorld()
+    world.leader.append(0, 1_000)
+    world.run()
+    world.poller.fill(monotonic_ms())
+    assert world.slot().position == 500
+    world.poller.fill(monotonic_ms())
+    assert world.slot().position == 500
 
 
 def test_filling_ends_when_time_is_up() -> None:
@@ -212,6 +248,16 @@ def test_a_slow_deserializer_holds_no_other_thread_beyond_its_time() -> None:
     go_on.set()
     other.join()
     assert taken == list(range(10))
+
+
+def test_threads_may_take_their_turns() -> None:
+    world = PollerWorld()
+    assert world.poll(3) == [0, 1, 2]
+    taken: list[int] = []
+    other = threading.Thread(target=lambda: taken.extend(world.poll(4, wait_ms=5)))
+    other.start()
+    other.join()
+    assert taken == [3, 4, 5, 6]
 
 
 def test_polling_inside_a_deserializer_is_refused() -> None:

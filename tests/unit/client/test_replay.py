@@ -18,6 +18,8 @@ class ListReader:
 
     starts = (2, 0)
     tops = (10, 5)
+    beyond = 2
+    """Records behind the tops, which came after the replay began."""
 
     def __init__(self) -> None:
         self.positions = list(self.starts)
@@ -73,7 +75,7 @@ class ListReader:
                 raise OffsetOutOfRange("gone")
             # Records come in threes, whatever the bound.
             first = self.positions[number]
-            last = min(first + 3, self.tops[number] + 2)
+            last = min(first + 3, self.tops[number] + self.beyond)
             if self.stuck_at is not None and first >= self.stuck_at:
                 continue
             self.positions[number] = last
@@ -167,6 +169,12 @@ def test_a_replay_that_does_not_get_on_ends_with_the_reason() -> None:
         seen += [one.offset for one in replay({0: 2, 1: 5}, reader=reader)]
     assert seen == []
     assert reader.polls == 1 + 4
+
+
+def test_a_replay_ends_at_the_end_of_the_log() -> None:
+    reader = ListReader()
+    reader.beyond = 0
+    assert len(list(replay(reader=reader))) == len(ALL)
 
 
 def test_patience_begins_anew_with_each_record() -> None:
