@@ -10,7 +10,49 @@ if TYPE_CHECKING:
     from ringlog.client.admin import Admin
     from ringlog.client.consumer import Consumer
     from ringlog.client.delivery import Delivery, RecordMetadata
-    from ringlog.client.errors import RinglogError
+    from ringlog.client.errors import (
+        BatchTooLarge,
+        BrokerError,
+        BrokerStopping,
+        BufferFull,
+        Busy,
+        ClientClosed,
+        ClientError,
+        ClientForked,
+        CorruptBatch,
+        CorruptRecord,
+        DeadlineExceeded,
+        DeliveryUnknown,
+        DeserializationFailed,
+        DiskFull,
+        InternalError,
+        InvalidArgument,
+        InvalidConfig,
+        InvalidPartitions,
+        InvalidReplicationFactor,
+        InvalidRequest,
+        InvalidTimestamp,
+        InvalidTopicName,
+        LimitExceeded,
+        NoBrokerReachable,
+        NotLeader,
+        OffsetNotAvailable,
+        OffsetOutOfRange,
+        OutcomeUnknown,
+        OutOfOrderSequence,
+        PartitionDamaged,
+        ProducerFenced,
+        RecordTooLarge,
+        RequestTimedOut,
+        RinglogError,
+        SerializationFailed,
+        StaleTopic,
+        StorageFailed,
+        TopicExists,
+        UnknownPartition,
+        UnknownTopic,
+        UnsupportedVersion,
+    )
     from ringlog.client.producer import BatchProducer
     from ringlog.client.record import Record
     from ringlog.storage.types import TopicPartition
@@ -18,12 +60,52 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "BatchProducer",
+    "BatchTooLarge",
+    "BrokerError",
+    "BrokerStopping",
+    "BufferFull",
+    "Busy",
+    "ClientClosed",
+    "ClientError",
+    "ClientForked",
     "Consumer",
+    "CorruptBatch",
+    "CorruptRecord",
+    "DeadlineExceeded",
     "Delivery",
+    "DeliveryUnknown",
+    "DeserializationFailed",
+    "DiskFull",
+    "InternalError",
+    "InvalidArgument",
+    "InvalidConfig",
+    "InvalidPartitions",
+    "InvalidReplicationFactor",
+    "InvalidRequest",
+    "InvalidTimestamp",
+    "InvalidTopicName",
+    "LimitExceeded",
+    "NoBrokerReachable",
+    "NotLeader",
+    "OffsetNotAvailable",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "OutcomeUnknown",
+    "PartitionDamaged",
+    "ProducerFenced",
     "Record",
     "RecordMetadata",
+    "RecordTooLarge",
+    "RequestTimedOut",
     "RinglogError",
+    "SerializationFailed",
+    "StaleTopic",
+    "StorageFailed",
+    "TopicExists",
     "TopicPartition",
+    "UnknownPartition",
+    "UnknownTopic",
+    "UnsupportedVersion",
 ]
 
 
@@ -50,14 +132,15 @@ def __getattr__(name: str) -> object:
             from ringlog.client import delivery
 
             return delivery.Delivery if name == "Delivery" else delivery.RecordMetadata
-        case "RinglogError":
-            from ringlog.client import errors
-
-            return errors.RinglogError
         case "TopicPartition":
             from ringlog.storage import types
 
             return types.TopicPartition
+        case _ if name in __all__:
+            # What is left are the errors.
+            from ringlog.client import errors
+
+            return getattr(errors, name)
         case _:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -17,6 +17,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from ringlog.client.arguments import topic_name
 from ringlog.client.config import (
     ClientConfig,
     bootstrap_addresses,
@@ -200,7 +201,7 @@ class Admin:
         else:
             check_number("replication_factor", replication_factor, 1, 32_767)
         body = CreateTopicRequest(
-            _topic_name(name),
+            topic_name(name),
             partitions,
             replication_factor,
             {key: _setting(key, value) for key, value in (config or {}).items()},
@@ -217,7 +218,7 @@ class Admin:
 
     def describe_topic(self, name: str) -> TopicInfo:
         """Settings and partitions of a topic. Raises UnknownTopic."""
-        body = DescribeTopicRequest(_topic_name(name))
+        body = DescribeTopicRequest(topic_name(name))
         return _topic_info(self._ask(ANY_BROKER, body).expect(DescribeTopicResponse))
 
     def alter_topic(self, name: str, config: Mapping[str, object]) -> None:
@@ -229,7 +230,7 @@ class Admin:
         changes = {
             key: None if value is None else _setting(key, value) for key, value in config.items()
         }
-        body = AlterTopicRequest(_topic_name(name), changes, self._timeout_ms)
+        body = AlterTopicRequest(topic_name(name), changes, self._timeout_ms)
         self._change(ANY_BROKER, body).expect(Done)
 
     def delete_topic(self, name: str) -> None:
@@ -250,7 +251,7 @@ class Admin:
             UnknownTopic, InvalidPartitions: `total` is not larger than the present number.
         """
         check_number("total", total, 1, _MAX_INT32)
-        body = AddPartitionsRequest(_topic_name(name), total, self._timeout_ms)
+        body = AddPartitionsRequest(topic_name(name), total, self._timeout_ms)
         answer = self._change(ANY_BROKER, body)
         grown = isinstance(answer.error, InvalidPartitions) and answer.lost
         if not grown or len(self._metadata(name).partitions) != total:
@@ -312,17 +313,11 @@ class Admin:
         return answer
 
     def _metadata(self, name: str) -> TopicMetadata:
-        body = MetadataRequest([_topic_name(name)])
+        body = MetadataRequest([topic_name(name)])
         topic = self._ask(ANY_BROKER, body).expect(MetadataResponse).topics[0]
         if topic.error is not None:
             raise error_from(topic.error)
         return topic
-
-
-def _topic_name(name: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"topic name {name!r} is not a text of at least one character")
-    return name
 
 
 def _setting(key: str, value: object) -> str:

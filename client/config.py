@@ -26,7 +26,10 @@ _MAX_MS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """What connections and retries need to know."""
+    """What connections and retries need to know: settings that all three client classes share.
+
+    Each is an argument of `Admin`, `BatchProducer` or `Consumer`, whose own defaults count.
+    """
 
     bootstrap: tuple[str, ...]
     """Addresses `host:port` to find the cluster by; at least one."""
@@ -83,6 +86,11 @@ def bootstrap_addresses(
             origin = BOOTSTRAP_VARIABLE
     if isinstance(servers, str):
         servers = servers.split(",")
+    elif not _are_texts(servers):
+        raise InvalidArgument(
+            f"{origin} is {servers!r}, neither a text nor a list of texts",
+            hint=f'write "host:port", such as "{DEFAULT_BOOTSTRAP}"',
+        )
     addresses = [parse_address(text.strip(), origin) for text in servers if text.strip()]
     if not addresses:
         raise InvalidArgument(f"{origin} names no address", hint="write host:port")
@@ -118,6 +126,11 @@ def split_address(address: str) -> tuple[str, int]:
     """Host (without brackets) and port of an address in the one spelling."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def _are_texts(servers: object) -> bool:
+    """Whether callers without a type checker gave what the annotation asks for."""
+    return isinstance(servers, Sequence) and all(isinstance(one, str) for one in servers)
 
 
 def _bad(origin: str, text: str, why: str, hint: str) -> InvalidArgument:

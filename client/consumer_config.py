@@ -19,7 +19,7 @@ Deserializer = Callable[[bytes | None], object]
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """See the module. Sizes in bytes."""
+    """How a `Consumer` fetches and decodes: its arguments of the same names. Sizes in bytes."""
 
     group_id: str | None = None
     """Must be left out: the consumer reads all partitions it is given and commits nothing."""
@@ -37,7 +37,9 @@ class ConsumerConfig:
     buffer_memory: int = 64 * MIB
     """Bytes fetched ahead and asked for; beyond it goes only what a first batch needs to fit."""
     key_deserializer: Deserializer | None = None
+    """Makes a key of its bytes (or None); runs on the thread that polls. None: bytes stay."""
     value_deserializer: Deserializer | None = None
+    """The same for values."""
 
     def __post_init__(self) -> None:
         """Check every value. Raises InvalidArgument."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ringlog.client.arguments import optional_timeout
 from ringlog.client.batch import Batch
 from ringlog.client.errors import DeadlineExceeded, RinglogError
 
@@ -32,6 +33,16 @@ class Delivery(msgspec.Struct, gc=False, eq=False):
     batch: Batch
     index: int
 
+    def __repr__(self) -> str:
+        batch = self.batch
+        if not batch.done:
+            state = "open"
+        elif (error := batch.error_of(self.index)) is not None:
+            state = f"failed, {error.code}: {error.cause}"
+        else:
+            state = f"stored at offset {batch.offset_of(self.index)}"
+        return f"<Delivery to {batch.topic}-{batch.partition}: {state}>"
+
     def done(self) -> bool:
         """Whether it has ended, well or not."""
         return self.batch.done
@@ -48,7 +59,7 @@ class Delivery(msgspec.Struct, gc=False, eq=False):
             RinglogError: any other: the record is definitely not stored.
         """
         batch = self.batch
-        if not batch.done and not batch.wait(timeout):
+        if not batch.done and not batch.wait(optional_timeout(timeout)):
             raise DeadlineExceeded(
                 f"the delivery did not end within {timeout} s; it is still open",
                 hint="wait again, or lower delivery_timeout_ms",
@@ -64,7 +75,7 @@ class Delivery(msgspec.Struct, gc=False, eq=False):
 
     def exception(self, timeout: float | None = None) -> RinglogError | None:
         """Wait for the end; the error it ended with, or None. Raises DeadlineExceeded."""
-        if not self.batch.done and not self.batch.wait(timeout):
+        if not self.batch.done and not self.batch.wait(optional_timeout(timeout)):
             raise DeadlineExceeded(f"the delivery did not end within {timeout} s")
         return self.batch.error_of(self.index)
 

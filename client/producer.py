@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from ringlog.client.accumulator import ANY_PARTITION, Accumulator, Record, Topic
+from ringlog.client.arguments import existing_topic, optional_timeout
 from ringlog.client.config import ClientConfig, bootstrap_addresses, check_number
 from ringlog.client.connection import Client, forked_error, monotonic_ms
 from ringlog.client.delivery import Delivery
@@ -173,6 +174,10 @@ class BatchProducer:
         self._closed = False
         self._client.attach(self._agent)
         _producers.add(self)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._accumulator.live)} open batches"
+        return f"<BatchProducer of {', '.join(self._client.config.bootstrap)}: {state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -329,8 +334,7 @@ class BatchProducer:
         topic = self._topics.get(name)
         if topic is not None:
             return topic
-        if not name:
-            raise InvalidArgument("the topic name is empty")
+        existing_topic(name)
         if self._closed:
             raise _closed_error()
         body = MetadataRequest([name])
@@ -353,6 +357,7 @@ class BatchProducer:
         Raises:
             DeadlineExceeded: some are still open; the text has their number.
         """
+        timeout = optional_timeout(timeout)
         batches = list(self._accumulator.live)
         if not batches:
             return
@@ -378,6 +383,7 @@ class BatchProducer:
             DeadlineExceeded: some were still open and were given up; each of them has its error,
                 DeliveryUnknown where it may be stored.
         """
+        timeout = optional_timeout(timeout)
         if self._closed:
             return
         self._closed = True

@@ -22,7 +22,10 @@ _MAX_MS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """See the module. Sizes in bytes."""
+    """How a `BatchProducer` fills and sends batches: its arguments of the same names.
+
+    Sizes in bytes, but for `batch_size`, which counts records.
+    """
 
     acks: str | int = "all"
     """"all" (or -1): flushed on a majority; 1: on the leader; 0: no answer, nothing promised."""
