@@ -118,7 +118,11 @@ class BatchProducer:
         retry_backoff_max_ms: int = 1_000,
         metadata_max_age_ms: int = 300_000,
     ) -> None:
-        """Nothing is sent before the first record; `ProducerConfig` explains the settings.
+        """Nothing is sent before the first record; `ProducerConfig` explains the other settings.
+
+        `partitioner` is "crc32", "murmur2" (as Kafka's Java client), "md5", or a callable
+        (key, number of partitions) -> partition; records without a key are spread. A serializer
+        gets every key or value, None too, and returns bytes, text (UTF-8) or None.
 
         Raises:
             InvalidArgument: an address or a setting that no producer can use.

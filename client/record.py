@@ -21,5 +21,6 @@ class Record(msgspec.Struct, gc=False, frozen=True):
     value: Any
     """bytes or None, or what `value_deserializer` made of it."""
     headers: tuple[tuple[str, bytes | None], ...]
+    """(name, value) pairs in the order sent; a name may come twice."""
     attempt: int = 1
     """1 on the first delivery. Without a group there is no other."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ringlog.broker.config import settings_page
 from ringlog.broker.topic_settings import settings_table
+from ringlog.tools.pages.client_page import client_page
 from ringlog.tools.pages.commands_page import commands_page
 from ringlog.tools.pages.module_map import module_map
 from ringlog.tools.pages.protocol_page import protocol_page
@@ -15,6 +16,7 @@ from ringlog.tools.pages.protocol_page import protocol_page
 def pages(root: Path) -> dict[str, str]:
     """Text of each generated page by its path below `root`, the clone."""
     return {
+        "docs/client.md": client_page(),
         "docs/commands.md": commands_page(),
         "docs/modules.md": module_map(root),
         "docs/protocol.md": protocol_page(),
