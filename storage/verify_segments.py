@@ -13,7 +13,7 @@ Invariants (VF1, VF2 are those of `storage.verify`):
 
 from ringlog.storage.batch_scan import BrokenChain, EpochAt, scan_batches
 from ringlog.storage.findings import PartitionVerdict, Severity
-from ringlog.storage.index import SparseIndex
+from ringlog.storage.index import Coverage, SparseIndex
 from ringlog.storage.seal import Seal
 from ringlog.storage.segment import (
     CACHE_SUFFIXES,
@@ -27,7 +27,9 @@ from ringlog.storage.segment import (
     segment_name,
     whole_crc,
 )
+from ringlog.storage.segment_owner import end_in_other_log
 from ringlog.storage.types import Offset
+from ringlog.storage.whole_file import crc_of
 
 
 class SegmentVerifier:
@@ -139,7 +141,7 @@ class SegmentVerifier:
         """Read one segment; return the offset behind it, and where its chain broke first."""
         segment = Segment(base, created_ms=0, index=None, size_bytes=self._file_size(base))
         seal = load_seal(self._place, base)
-        self._load_index(segment, is_closed=next_base is not None)
+        covered = self._load_index(segment, is_closed=next_base is not None)
         offset, position, broken_at = base, 0, None
         while position < segment.size_bytes:
             error, offset = self._stretch(segment, position, offset)
@@ -155,9 +157,15 @@ class SegmentVerifier:
             while self._index_entries and self._index_entries[-1][1] < position:
                 self._index_entries.pop()
         segment.next_offset = offset
+        if broken_at is None:
+            theirs = end_in_other_log(self._place, segment, segment.size_bytes)
+            if theirs is not None:
+                self._other_bytes(segment, theirs)
+            elif next_base is not None:
+                self._check_seal(segment, seal)
+            elif covered is not None:
+                self._check_covered(segment, covered)
         segment.close()
-        if broken_at is None and next_base is not None:
-            self._check_seal(segment, seal, next_base)
         return offset, broken_at
 
     def _stretch(
@@ -223,15 +231,18 @@ class SegmentVerifier:
             end_offset=max(end, error.offset),
         )
 
-    def _load_index(self, segment: Segment, *, is_closed: bool) -> None:
+    def _load_index(self, segment: Segment, *, is_closed: bool) -> Coverage | None:
+        """Load the index; return what it covers, or None when there is no good one."""
         loaded = read_index(self._place, segment.base_offset)
         self._index, self._index_entries = None, []
         name = segment_name(segment.base_offset, INDEX_SUFFIX)
         if loaded is not None and loaded[1].size_bytes <= segment.size_bytes:
             self._index = loaded[0]
             self._index_entries = list(loaded[0].entries())[::-1]
-        elif is_closed or self._place.directory.exists(name):
+            return loaded[1]
+        if is_closed or self._place.directory.exists(name):
             self._verdict.add(Severity.HARMLESS, name, "is missing or fails its check; a cache")
+        return None
 
     def _compare_index(self, segment: Segment, offset: Offset, position: int) -> None:
         """Check the entry of the batch at `position`, and that none lies between batches."""
@@ -243,19 +254,27 @@ class SegmentVerifier:
                 self._verdict.add(Severity.HARMLESS, name, "does not fit its segment; a cache")
                 entries.clear()
 
-    def _check_seal(self, segment: Segment, seal: Seal | None, next_base: Offset) -> None:
+    def _check_covered(self, segment: Segment, covered: Coverage) -> None:
+        """Check the active segment against what the last clean stop noted of it."""
+        crc = crc_of(segment.file(self._place), covered.size_bytes, self._place.seed)
+        if crc != covered.segment_crc:
+            self._other_bytes(segment, covered.next_offset)
+
+    def _other_bytes(self, segment: Segment, end_offset: Offset) -> None:
+        self._verdict.add(
+            Severity.DAMAGE,
+            segment_name(segment.base_offset),
+            "every batch is good, but the file is not the one that this partition wrote: batches "
+            "of another log or of an older copy stand in it",
+            first_offset=segment.base_offset,
+            end_offset=end_offset,
+        )
+
+    def _check_seal(self, segment: Segment, seal: Seal | None) -> None:
         name = segment_name(segment.base_offset, SEAL_SUFFIX)
         if seal is None:
             self._verdict.add(Severity.HARMLESS, name, "is missing or fails its check; a cache")
         elif (seal.size_bytes, seal.next_offset) != (segment.size_bytes, segment.next_offset):
             self._verdict.add(Severity.HARMLESS, name, "does not fit its segment; a cache")
         elif seal.segment_crc != whole_crc(self._place, segment):
-            self._verdict.add(
-                Severity.DAMAGE,
-                segment_name(segment.base_offset),
-                "every batch is good, but the file is not the one that was closed: batches of "
-                "another log or of an older copy stand in it",
-                first_offset=segment.base_offset,
-                end_offset=next_base,
-            )
-        segment.close()
+            self._other_bytes(segment, segment.next_offset)

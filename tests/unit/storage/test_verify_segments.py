@@ -4,7 +4,7 @@ import random
 
 from ringlog.storage.findings import PartitionVerdict, Severity
 from ringlog.storage.log_config import LogConfig
-from ringlog.storage.segment import segment_name
+from ringlog.storage.segment import segment_name, whole_crc
 from ringlog.storage.simulated_files import SimulatedDisk
 from ringlog.storage.types import Offset
 from ringlog.storage.verify import verify_data_directory
@@ -69,7 +69,7 @@ def test_an_index_of_another_moment_is_named() -> None:
     segment = harness.log._segments.containing(Offset(0))
     index = segment.index(place, harness.log.raft_log.epoch_at).prefix(segment.size_bytes)
     index._positions[2] += 1
-    offsets, _times = index.encode(segment.coverage(), seed=place.seed)
+    offsets, _times = index.encode(segment.coverage(whole_crc(place, segment)), seed=place.seed)
     directory.open(segment_name(Offset(0), ".index")).pwrite([offsets], 0)
     (finding,) = verdict_of(disk).findings
     assert finding.severity is Severity.HARMLESS
