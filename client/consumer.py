@@ -16,7 +16,7 @@ import random
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -33,7 +33,12 @@ from ringlog.client.fetch_slot import NO_OFFSET, Slot
 from ringlog.client.fetcher import RESETS, Fetcher, Lost
 from ringlog.client.health import Health, health_of
 from ringlog.client.messages import EARLIEST, LATEST, MetadataRequest, MetadataResponse
-from ringlog.client.offsets import await_positions, find_offsets
+from ringlog.client.offsets import (
+    await_positions,
+    find_offsets,
+    refuse_unknown,
+    unknown_topics,
+)
 from ringlog.client.poller import Poller
 from ringlog.client.record import Record
 from ringlog.client.replay import Replay
@@ -156,8 +161,8 @@ class Consumer:
         )
         self._ahead = self._poller.ahead
         self._on_revoke: Callback | None = None
-        self._known_topics: set[str] = set()
-        """Topics that a broker has told of."""
+        self._known_topics: dict[str, int] = {}
+        """Partition counts, as a broker told them last."""
         self._closed = False
         self._client.attach(self._agent)
         _consumers.add(self)
@@ -222,7 +227,7 @@ class Consumer:
         self._agent.wake()
         if gone and on_revoke_before is not None:
             on_revoke_before(sorted(gone))
-        self._await_positions(wanted)
+        self._await_positions(wanted, leave_errors=True)
         if new and on_assign is not None:
             on_assign(new)
 
@@ -235,14 +240,19 @@ class Consumer:
             if topic.error is not None:
                 raise error_from(topic.error)
             found += [TopicPartition(topic.name, row.partition) for row in topic.partitions]
-        self._known_topics.update(topics)
+            self._known_topics[topic.name] = len(topic.partitions)
         return found
 
-    def _learn_new(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask for topics not met before, so that a wrong name or address is told at once."""
-        new = {partition.topic for partition in partitions} - self._known_topics
+    def _learn_new(self, partitions: Collection[TopicPartition]) -> None:
+        """Ask for what was not met before, so that a wrong name or address is told at once.
+
+        Raises:
+            UnknownPartition: the topic has fewer.
+        """
+        new = unknown_topics(partitions, self._known_topics)
         if new:
-            self._learn(sorted(new))
+            self._learn(new)
+        refuse_unknown(partitions, self._known_topics)
 
     @property
     def assignment(self) -> set[TopicPartition]:
@@ -325,7 +335,7 @@ class Consumer:
         self._agent.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the log start of `partitions` (none given: all)."""
+        """Go on at the log start of `partitions` (none given: all); `poll` raises what hinders."""
         self._look_for(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
@@ -435,7 +445,7 @@ class Consumer:
     def _find(self, targets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self._client.refuse_io_thread("waiting for an offset")
         self._check_open()
-        self._learn_new(TopicPartition(*one) for one in targets)
+        self._learn_new([TopicPartition(*one) for one in targets])
         timeout_ms = self._client.config.request_timeout_ms
         return find_offsets(self._agent, targets, timeout_ms, self._check_open)
 
@@ -446,7 +456,7 @@ class Consumer:
                 self._ahead.drop((slot.partition,))
                 self._fetcher.look_for(slot, target_ms)
         self._agent.wake()
-        self._await_positions([slot.partition for slot in slots])
+        self._await_positions([slot.partition for slot in slots], leave_errors=True)
 
     def _slots(self, partitions: Sequence[TopicPartition]) -> list[Slot]:
         if not partitions:
@@ -467,10 +477,18 @@ class Consumer:
         offset = self._ahead.first_of(slot.partition)
         return slot.position if offset is None else offset
 
-    def _await_positions(self, partitions: Sequence[TopicPartition]) -> None:
+    def _await_positions(
+        self, partitions: Sequence[TopicPartition], *, leave_errors: bool = False
+    ) -> None:
         self._client.refuse_io_thread("waiting for a position")
-        timeout_ms = self._client.config.request_timeout_ms
-        await_positions(self._agent, self._fetcher, partitions, timeout_ms, self._check_open)
+        await_positions(
+            self._agent,
+            self._fetcher,
+            partitions,
+            self._client.config.request_timeout_ms,
+            self._check_open,
+            leave_errors=leave_errors,
+        )
 
     def _check_open(self) -> None:
         if self._closed:

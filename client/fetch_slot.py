@@ -18,6 +18,7 @@ from collections import deque
 
 from ringlog.client.errors import RinglogError
 from ringlog.client.messages import LATEST
+from ringlog.client.metadata import SecondLook
 from ringlog.client.record import Record
 from ringlog.storage.types import TopicPartition
 
@@ -72,6 +73,7 @@ class Slot:
         "high_watermark",
         "is_fresh",
         "log_start",
+        "look",
         "not_before_ms",
         "partition",
         "paused",
@@ -96,6 +98,7 @@ class Slot:
         """Whether nothing came yet since a look for a place that may move: if it is gone by
         the time it is fetched, it is looked for again."""
         self.topic_uuid = b""
+        self.look = SecondLook()
         self.version = 0
         self.paused = False
         self.fetching = False
@@ -142,6 +145,7 @@ class Slot:
         self.trouble = None
         self.attempts = 0
         self.not_before_ms = 0
+        self.look.forget()
 
     def _restart(self, state: SlotState) -> None:
         self.state = state

@@ -289,8 +289,13 @@ class Fetcher:
                 return -1
         leader = metadata.leader(topic, number)
         if view is None or leader < 0:
+            refusal = metadata.refusal(topic, number, slot.look)
+            if refusal is not None:
+                slot.halt(refusal)
+                return -1
             self.stale_topics.add(topic)
-            self._pause(slot, _no_leader(slot.partition), now_ms)
+            why = metadata.trouble(topic, number) or _no_leader(slot.partition)
+            self._pause(slot, why, now_ms)
             return -1
         if not slot.topic_uuid:
             slot.topic_uuid = view.topic_uuid

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from ringlog.client.batch import Batch
 from ringlog.client.errors import RinglogError
+from ringlog.client.metadata import SecondLook
 from ringlog.storage.record_codec import EncodedRecords, seal_batch
 from ringlog.storage.types import NO_PRODUCER_ID
 
@@ -36,6 +37,7 @@ class Lane:
         "failures",
         "in_flight",
         "last_error",
+        "look",
         "new_epoch",
         "next_sequence",
         "not_before_ms",
@@ -65,9 +67,16 @@ class Lane:
         """Failed attempts in a row; the pause before the next one grows with it."""
         self.last_error: RinglogError | None = None
         """What the last attempt failed with, until one succeeds."""
+        self.look = SecondLook()
+        """At a partition without a leader."""
         self.not_before_ms = 0
         self.refused_by = -1
         """Broker that failed the last attempt: another leader need not wait for the pause."""
+
+    @property
+    def unfinished(self) -> list[Batch]:
+        """Every batch that has not ended, in the order opened."""
+        return [*self.in_flight, *self.queue, *([self.open] if self.open is not None else [])]
 
     @property
     def idle(self) -> bool:
@@ -94,6 +103,19 @@ class Lane:
     def in_doubt(self) -> bool:
         """Whether a batch in flight may be stored without our knowing."""
         return any(batch.unknown or batch.outstanding for batch in self.in_flight)
+
+    def releases(self, batch: Batch, now_ms: int, linger_ms: int) -> bool:
+        """Whether the open batch need not wait for more records."""
+        return (
+            # Somebody waits for it,
+            batch.hurried
+            # or nothing is under way,
+            or self.idle
+            # or it has waited long enough for more,
+            or now_ms - batch.opened_ms >= linger_ms
+            # or it can take no more.
+            or batch.taken() >= batch.capacity
+        )
 
     def use_producer(self, producer_id: int, epoch: int) -> None:
         """Begin under a producer id; what is in flight is numbered anew (L3 is the caller's)."""

@@ -8,11 +8,13 @@ Invariants:
     D2  An answer replaces a topic whole; a leader of an older epoch never replaces a newer one
         of the same topic UUID.
     D3  A topic that a broker says does not exist is forgotten, so nothing is routed by a ghost.
+    D4  What the cache says against a partition is believed when a broker said it after somebody
+        came to ask: an older word may be about damage that was repaired since.
 """
 
 from typing import NamedTuple
 
-from ringlog.client.errors import ErrorCode, ErrorInfo
+from ringlog.client.errors import BrokerError, ErrorCode, ErrorInfo, error_from
 from ringlog.client.messages import MetadataResponse, PartitionMetadata, TopicMetadata
 
 NO_LEADER = -1
@@ -41,6 +43,26 @@ class BrokerView(NamedTuple):
     broker_id: int
     endpoint: str
     rack: str
+
+
+class SecondLook:
+    """One user's way to D4: the first view it meets is not believed, the next one is."""
+
+    __slots__ = ("_first", "_has_looked")
+
+    def __init__(self) -> None:
+        self._has_looked = False
+        self._first: TopicView | None = None
+
+    def believes(self, view: TopicView | None) -> bool:
+        """Whether `view` was learned after the first call."""
+        if not self._has_looked:
+            self._has_looked, self._first = True, view
+        return view is not self._first
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._has_looked = False
 
 
 class MetadataCache:
@@ -84,6 +106,20 @@ class MetadataCache:
         if view is None or not 0 <= partition < len(view.partitions):
             return NO_LEADER
         return view.partitions[partition].leader
+
+    def trouble(self, topic: str, partition: int) -> BrokerError | None:
+        """Why a partition has no leader, as a broker said it; None when nobody has said."""
+        view = self._topics.get(topic)
+        if view is None or not 0 <= partition < len(view.partitions):
+            return None
+        row = view.partitions[partition]
+        return error_from(row.error) if row.leader == NO_LEADER and row.error else None
+
+    def refusal(self, topic: str, partition: int, look: SecondLook) -> BrokerError | None:
+        """The trouble of a partition when waiting does not mend it, and it is believed (D4)."""
+        believed = look.believes(self._topics.get(topic))
+        error = self.trouble(topic, partition)
+        return error if believed and error is not None and not error.retriable else None
 
     def apply(self, response: MetadataResponse) -> None:
         """Take over an answer."""

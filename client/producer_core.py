@@ -208,17 +208,12 @@ class ProducerCore:
     def unfinished(self) -> Iterable[Batch]:
         """Every batch that has not ended."""
         for lane in self._lanes.values():
-            yield from lane.in_flight
-            yield from lane.queue
-            if lane.open is not None:
-                yield lane.open
+            yield from lane.unfinished
 
     def abandon(self, error: RinglogError) -> None:
         """End everything: what may be stored as unknown, the rest with `error`."""
-        for batch in list(self.unfinished):
-            lane = self._lane(batch.topic, batch.partition)
-            batch.close()
-            self._end(lane, batch, error)
+        for lane in self._lanes.values():
+            self._end_all(lane, error)
 
     # -- sending ----------------------------------------------------------------------------
 
@@ -257,15 +252,20 @@ class ProducerCore:
             return NO_LEADER
         missing = self._metadata.missing(lane.topic)
         if missing is not None:
-            for batch in [*lane.in_flight, *lane.queue, *([lane.open] if lane.open else [])]:
-                batch.close()
-                self._end(lane, batch, error_from(missing))
+            self._end_all(lane, error_from(missing))
             return NO_LEADER
         leader = self._metadata.leader(lane.topic, lane.partition)
-        if leader == NO_LEADER:
+        if leader != NO_LEADER:
+            lane.look.forget()
+            return leader
+        refusal = self._metadata.refusal(lane.topic, lane.partition, lane.look)
+        if refusal is not None:
+            lane.look.forget()
+            self._end_all(lane, refusal)
+        else:
             self._leaderless[lane] = None
             self._want_metadata(lane)
-        return leader
+        return NO_LEADER
 
     def _advance(self, lane: Lane, now_ms: int, wall_ms: int) -> list[Batch]:
         if lane.draining or not self._has_identity(lane):
@@ -319,7 +319,7 @@ class ProducerCore:
         """Take the next batch that may leave, encoded."""
         if not lane.queue:
             batch = lane.open
-            if batch is None or not self._leaves(lane, batch, now_ms):
+            if batch is None or not lane.releases(batch, now_ms, self._config.linger_ms):
                 return None
             batch.close()
             lane.open = None
@@ -329,18 +329,6 @@ class ProducerCore:
             return None
         lane.queue.popleft()
         return batch
-
-    def _leaves(self, lane: Lane, batch: Batch, now_ms: int) -> bool:
-        return (
-            # somebody waits for it,
-            batch.hurried
-            # or nothing is under way,
-            or lane.idle
-            # or it has waited long enough for more,
-            or now_ms - batch.opened_ms >= self._config.linger_ms
-            # or it can take no more.
-            or batch.taken() >= batch.capacity
-        )
 
     def _encode(self, lane: Lane, batch: Batch, now_ms: int, wall_ms: int) -> bool:
         columns = batch.take_columns(wall_ms)
@@ -453,8 +441,14 @@ class ProducerCore:
         if lane.last_error is not None:
             return f": {lane.last_error.cause}"
         if self._metadata.leader(lane.topic, lane.partition) == NO_LEADER:
-            return ": the partition has no leader"
+            trouble = self._metadata.trouble(lane.topic, lane.partition)
+            return f": {trouble.cause}" if trouble else ": the partition has no leader"
         return ""
+
+    def _end_all(self, lane: Lane, error: RinglogError) -> None:
+        for batch in lane.unfinished:
+            batch.close()
+            self._end(lane, batch, error)
 
     def _end(self, lane: Lane, batch: Batch, error: RinglogError) -> None:
         """End a batch badly, wherever it stands."""

@@ -15,6 +15,7 @@ import msgspec
 
 from ringlog.client.errors import InternalError, RinglogError
 from ringlog.client.messages import APIS, ApiKey, Message
+from ringlog.client.metadata import SecondLook
 from ringlog.client.timers import TimedCall
 from ringlog.storage.types import Buffer
 
@@ -92,6 +93,7 @@ class Request:
         "first_ms",
         "frames",
         "last_error",
+        "look",
         "lost",
         "on_done",
         "retry",
@@ -141,6 +143,7 @@ class Request:
         self.lost = False
         self.done = False
         self.last_error: RinglogError | None = None
+        self.look = SecondLook()
         self.first_ms: int | None = None
         self.timer: TimedCall | None = None
         self.attempt_timer: TimedCall | None = None

@@ -221,6 +221,11 @@ class Session:
             return
         leader = self.metadata.leader(topic, partition)
         if leader == NO_LEADER:
+            refusal = self.metadata.refusal(topic, partition, request.look)
+            if refusal is not None:
+                self._give_up(request, refusal)
+                return
+            request.last_error = self.metadata.trouble(topic, partition) or request.last_error
             self._await_metadata(request, (topic,), now_ms)
         else:
             self._route_to_broker(leader, (topic,), request, now_ms)

@@ -7,6 +7,7 @@ Invariants:
         delimiter behind it.
     CO2 `--until-end` ends when each partition's position reaches the log end it had at the
         start; with nothing to read, at once.
+    CO3 A partition that cannot go on ends the command with its error, after what the others hold.
 """
 
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable
 import click
 
 from ringlog.client import Consumer, Record, TopicPartition
-from ringlog.client.errors import InvalidArgument
+from ringlog.client.errors import BrokerError, CorruptRecord, InvalidArgument, RinglogError
 from ringlog.tools.cli.exits import Exit
 from ringlog.tools.cli.json_records import json_record
 from ringlog.tools.cli.options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, bytes_from
@@ -23,6 +24,9 @@ from ringlog.tools.cli.output import bar, json_line, visible_bytes
 
 POLL_S = 0.5
 POLL_RECORDS = 500
+
+ONE_PARTITION = (BrokerError, CorruptRecord)
+"""What one partition may raise while the others go on."""
 
 Write = Callable[[Record], bytes]
 
@@ -74,7 +78,7 @@ def command(  # noqa: PLR0913  one parameter per option
     with Consumer(
         bootstrap_servers=bootstrap_servers,
         client_id="ringlog-consume",
-        auto_offset_reset="earliest" if from_beginning or offset is not None else "latest",
+        auto_offset_reset=_reset(offset, from_beginning=from_beginning),
         bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
     ) as consumer:
         if partition is None:
@@ -89,19 +93,37 @@ def command(  # noqa: PLR0913  one parameter per option
     return Exit.DONE
 
 
+def _reset(offset: int | None, *, from_beginning: bool) -> str:
+    if offset is not None:
+        # Whoever names an offset means that one.
+        return "none"
+    return "earliest" if from_beginning else "latest"
+
+
 def _copy(consumer: Consumer, write: Write, max_records: int | None, *, until_end: bool) -> None:
-    if not until_end:
-        _follow(consumer, write, max_records)
-        return
-    ends = consumer.end_offsets(consumer.assignment)
+    trouble: list[RinglogError] = []
+    written = 0 if until_end else _follow(consumer, write, max_records, trouble)
+    if until_end or trouble:
+        most = None if max_records is None else max_records - written
+        _read_to_end(consumer, write, most, trouble)
+    if trouble:
+        raise trouble[0]
+
+
+def _read_to_end(
+    consumer: Consumer, write: Write, max_records: int | None, trouble: list[RinglogError]
+) -> None:
+    ends = _ends(consumer, trouble)
     left = sum(max(0, end - consumer.position(*one)) for one, end in ends.items())
     most = left if max_records is None else max_records
     # A terminal shows the records themselves.
     with bar("reading", None if sys.stdout.isatty() else min(left, most)) as advance:
-        _drop_finished(consumer, ends, list(ends))
-        while ends and most:
+        # An offset behind the end is an error that `poll` raises.
+        _drop_finished(consumer, ends, [one for one in ends if _is_within(consumer, one, ends)])
+        while ends and (max_records is None or most > 0):
             written = 0
-            records = consumer.poll(POLL_S, min(POLL_RECORDS, most))
+            room = POLL_RECORDS if max_records is None else min(POLL_RECORDS, most)
+            records = _poll(consumer, room, trouble)
             for record in records:
                 limit = ends.get(TopicPartition(record.topic, record.partition))
                 if limit is not None and record.offset < limit:
@@ -112,17 +134,53 @@ def _copy(consumer: Consumer, write: Write, max_records: int | None, *, until_en
             read = {TopicPartition(record.topic, record.partition) for record in records}
             # After a silence all are looked at: a log may have been cut below its end.
             _drop_finished(consumer, ends, list(read & ends.keys() if read else ends))
+            for halted in consumer.health().halted if trouble else ():
+                ends.pop(halted, None)
 
 
-def _follow(consumer: Consumer, write: Write, max_records: int | None) -> None:
+def _follow(
+    consumer: Consumer, write: Write, max_records: int | None, trouble: list[RinglogError]
+) -> int:
+    """Write what comes until it is enough or a partition is in trouble; returns how many."""
     written = 0
-    while max_records is None or written < max_records:
+    while not trouble and (max_records is None or written < max_records):
         left = POLL_RECORDS if max_records is None else min(POLL_RECORDS, max_records - written)
-        for record in consumer.poll(POLL_S, left):
+        for record in _poll(consumer, left, trouble):
             sys.stdout.buffer.write(write(record))
             written += 1
         # Somebody watches: show what came before waiting for more.
         sys.stdout.buffer.flush()
+    return written
+
+
+def _poll(consumer: Consumer, most: int, trouble: list[RinglogError]) -> list[Record]:
+    try:
+        return consumer.poll(POLL_S, most)
+    except ONE_PARTITION as error:
+        trouble.append(error)
+        return []
+
+
+def _ends(consumer: Consumer, trouble: list[RinglogError]) -> dict[TopicPartition, int]:
+    """The end of each partition that has one to tell."""
+    partitions = consumer.assignment
+    try:
+        return consumer.end_offsets(partitions)
+    except ONE_PARTITION:
+        # One of them; the others are asked one by one.
+        ends: dict[TopicPartition, int] = {}
+        for partition in sorted(partitions):
+            try:
+                ends.update(consumer.end_offsets([partition]))
+            except ONE_PARTITION as error:
+                trouble.append(error)
+        return ends
+
+
+def _is_within(
+    consumer: Consumer, partition: TopicPartition, ends: dict[TopicPartition, int]
+) -> bool:
+    return consumer.position(*partition) <= ends[partition]
 
 
 def _drop_finished(

@@ -51,8 +51,18 @@ class World:
             give_up_empty=lambda batch, wall: batch.give_up_empty(wall),
         )
 
-    def lead(self, *leaders: int, error: BrokerError | None = None) -> None:
-        rows = [PartitionMetadata(p, leader, 1, [1, 2]) for p, leader in enumerate(leaders)]
+    def lead(
+        self,
+        *leaders: int,
+        error: BrokerError | None = None,
+        because: BrokerError | None = None,
+    ) -> None:
+        """`error` is said of the topic, `because` of each partition without a leader."""
+        why = None if because is None else because.info()
+        rows = [
+            PartitionMetadata(p, leader, 1, [1, 2], why if leader < 0 else None)
+            for p, leader in enumerate(leaders)
+        ]
         topic = TopicMetadata("t", b"u" * 16, rows, None if error is None else error.info())
         brokers = [BrokerEndpoint(1, "a:1"), BrokerEndpoint(2, "b:2")]
         self.metadata.apply(MetadataResponse("c", 1, brokers, [topic]))

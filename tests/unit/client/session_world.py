@@ -47,6 +47,8 @@ class SessionWorld:
         self.brokers = {"a:1": 1, "b:2": 2, "c:3": 3}
         self.leaders: dict[str, list[int]] = {"t": [1, 2]}
         self.topic_errors: dict[str, BrokerError] = {}
+        self.partition_error: BrokerError | None = None
+        """Said of each partition without a leader."""
         self.versions = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
         self.opening: list[str] = []
         self.closed: list[str] = []
@@ -151,9 +153,10 @@ class SessionWorld:
     def metadata(self, names: list[str] | None) -> MetadataResponse:
         brokers = [BrokerEndpoint(number, address) for address, number in self.brokers.items()]
         topics = []
+        why = None if self.partition_error is None else self.partition_error.info()
         for name in self.leaders if names is None else names:
             rows = [
-                PartitionMetadata(index, leader, 1, [1, 2])
+                PartitionMetadata(index, leader, 1, [1, 2], why if leader < 0 else None)
                 for index, leader in enumerate(self.leaders.get(name, []))
             ]
             error = self.topic_errors.get(name)

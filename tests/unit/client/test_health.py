@@ -28,7 +28,7 @@ def test_a_partition_that_backs_off_waits() -> None:
 
 def test_a_halted_partition_is_worse_than_one_that_waits() -> None:
     bad = slot(1, error=PartitionDamaged("bad bytes"))
-    expected = Health("stuck", 5, "t-1: bad bytes", "seek to try it again")
+    expected = Health("stuck", 5, "t-1: bad bytes", "seek to try it again", (bad.partition,))
     assert health_of([slot(0, waits=True), bad], None, 5) == expected
     told = slot(1, error=PartitionDamaged("bad bytes", hint="repair it"))
     assert health_of([told], None, 5).hint == "repair it"

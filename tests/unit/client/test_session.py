@@ -3,12 +3,14 @@
 import pytest
 
 from ringlog.client.errors import (
+    BrokerStopping,
     Busy,
     ClientClosed,
     DeadlineExceeded,
     InvalidConfig,
     NoBrokerReachable,
     NotLeader,
+    PartitionDamaged,
     UnknownPartition,
     UnknownTopic,
     UnsupportedVersion,
@@ -434,3 +436,38 @@ def test_finished_requests_leave_no_timers_behind() -> None:
         world.ask(AtBroker(1), ID)
         world.reply(world.take(ApiKey.INIT_PRODUCER_ID), GIVEN)
     assert len(world.session._timers._heap) < 200
+
+
+def test_a_damaged_partition_is_told_as_damage_once_a_broker_has_said_so_again() -> None:
+    world = ready()
+    world.leaders["t"] = [-1, 2]
+    world.partition_error = PartitionDamaged("flipped")
+    world.session.refresh(["t"], 0)
+    world.act()
+    world.reply_metadata()
+    world.wait(100)
+    request = world.ask(AtLeader("t", 0), ID)
+    assert world.answer_of(request) is None, "what is known may be old"
+    world.reply_metadata()
+    answer = world.answer_of(request)
+    assert answer is not None
+    assert isinstance(answer.error, PartitionDamaged)
+    assert not answer.sent
+
+
+def test_a_partition_that_moves_is_waited_for_and_its_trouble_named() -> None:
+    world = ready()
+    world.leaders["t"] = [-1, 2]
+    world.partition_error = BrokerStopping("moving")
+    world.session.refresh(["t"], 0)
+    world.act()
+    world.reply_metadata()
+    request = world.ask(AtLeader("t", 0), ID, timeout_ms=200)
+    world.wait(100)
+    world.reply_metadata()
+    assert world.answer_of(request) is None
+    world.wait(200)
+    answer = world.answer_of(request)
+    assert answer is not None
+    assert isinstance(answer.error, DeadlineExceeded)
+    assert "moving" in answer.error.cause
