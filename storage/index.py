@@ -7,11 +7,12 @@ An entry stands for the batch that begins at (offset, position); its third part 
 record time of all batches *before* it in the segment, which never decreases, so that both
 lookups are a bisection. The first batch of a segment always has an entry.
 
-    both files    | magic 4 | format 1 | base offset 8 | size 8 | next offset 8 | max time 8 |
-                  | created 8 | count 4 | crc 4 | entries ... |
+    both files    | magic 4 | format 1 | owner 4 | base offset 8 | size 8 | next offset 8 |
+                  | max time 8 | created 8 | CRC of the segment 4 | count 4 | crc 4 | entries ... |
     .index        entry = offset - base 4 | position 4
     .timeindex    entry = max time before it 8
-    crc = CRC-32C of head and entries, seeded with topic UUID and partition
+    owner = CRC-32C of topic UUID and partition; it seeds the CRC of the segment
+    crc = CRC-32C of head and entries
 
 Invariants:
     I1  Offsets and positions ascend, times before never decrease.
@@ -35,10 +36,10 @@ from crc32c import crc32c
 
 from ringlog.storage.types import NO_TIMESTAMP, Buffer, Offset
 
-INDEX_FORMAT: Final = 1
+INDEX_FORMAT: Final = 2
 _OFFSET_MAGIC: Final = b"RLIX"
 _TIME_MAGIC: Final = b"RLTX"
-_HEAD: Final = struct.Struct(">4sBqqqqqI")
+_HEAD: Final = struct.Struct(">4sBIqqqqqII")
 _CRC: Final = struct.Struct(">I")
 MAX_RELATIVE_OFFSET: Final = 2**32 - 1
 """Largest distance of a batch from the base of its segment (inclusive)."""
@@ -52,6 +53,8 @@ class Coverage(msgspec.Struct, frozen=True, gc=False):
     next_offset: Offset
     max_timestamp: int
     created_ms: int
+    segment_crc: int
+    """Of its `size_bytes` bytes, seeded with the owner."""
 
 
 class SparseIndex:
@@ -178,13 +181,13 @@ class SparseIndex:
 def decode_index(
     index_file: Buffer, time_file: Buffer, *, interval_bytes: int, seed: int
 ) -> tuple[SparseIndex, Coverage] | None:
-    """Read both cache files, or return None on any doubt (I2)."""
-    offsets = _decode_file(_OFFSET_MAGIC, index_file, 8, seed)
-    times = _decode_file(_TIME_MAGIC, time_file, 8, seed)
-    if offsets is None or times is None or offsets[0] != times[0]:
+    """Read both cache files of the owner `seed`, or return None on any doubt (I2)."""
+    offsets = _decode_file(_OFFSET_MAGIC, index_file, 8)
+    times = _decode_file(_TIME_MAGIC, time_file, 8)
+    if offsets is None or times is None or offsets[:2] != times[:2] or offsets[0] != seed:
         return None
-    coverage, pair_bytes = offsets
-    pairs, max_before = array("I", pair_bytes), array("q", times[1])
+    _owner, coverage, pair_bytes = offsets
+    pairs, max_before = array("I", pair_bytes), array("q", times[2])
     if sys.byteorder == "little":
         pairs.byteswap()
         max_before.byteswap()
@@ -194,28 +197,34 @@ def decode_index(
     return index, coverage
 
 
+def told_by_index(index_file: Buffer) -> tuple[int, Coverage] | None:
+    """Owner of a whole `.index` file and what it covers, or None."""
+    found = _decode_file(_OFFSET_MAGIC, index_file, 8)
+    return None if found is None else found[:2]
+
+
 def _encode_file(
     magic: bytes, coverage: Coverage, entries: "array[int]", count: int, seed: int
 ) -> bytes:
     if sys.byteorder == "little":
         entries.byteswap()
     body = entries.tobytes()
-    head = _HEAD.pack(magic, INDEX_FORMAT, *msgspec.structs.astuple(coverage), count)
-    return head + _CRC.pack(crc32c(body, crc32c(head, seed))) + body
+    head = _HEAD.pack(magic, INDEX_FORMAT, seed, *msgspec.structs.astuple(coverage), count)
+    return head + _CRC.pack(crc32c(body, crc32c(head))) + body
 
 
 def _decode_file(
-    magic: bytes, data: Buffer, entry_bytes: int, seed: int
-) -> tuple[Coverage, bytes] | None:
+    magic: bytes, data: Buffer, entry_bytes: int
+) -> tuple[int, Coverage, bytes] | None:
     body_begin = _HEAD.size + _CRC.size
     if len(data) < body_begin:
         return None
     view = memoryview(data)
-    found_magic, found_format, *fields, count = _HEAD.unpack_from(view)
+    found_magic, found_format, owner, *fields, count = _HEAD.unpack_from(view)
     (crc,) = _CRC.unpack_from(view, _HEAD.size)
     body = view[body_begin:]
     if found_magic != magic or found_format != INDEX_FORMAT or len(body) != count * entry_bytes:
         return None
-    if crc32c(body, crc32c(view[: _HEAD.size], seed)) != crc:
+    if crc32c(body, crc32c(view[: _HEAD.size])) != crc:
         return None
-    return Coverage(*fields), bytes(body)
+    return owner, Coverage(*fields), bytes(body)

@@ -165,6 +165,8 @@ class Truncate:
         active = self._segments[-1]
         file = active.file(disk.place)
         if self._shortened:
+            # Afterwards nobody could tell whose bytes they were.
+            active.check(disk.place)
             disk.remove_caches(active.base_offset)
             file.truncate(self._mark.position_bytes)
         file.sync()

@@ -10,6 +10,8 @@ Invariants:
         what it saw is no damage. The caller plans again.
     D3  An index is a cache: where it contradicts the batches it is built again, and only if
         that fails the log is damaged.
+    D4  Of a segment that another process wrote nothing is returned before a worker has compared
+        the whole file with its CRC (G4): a batch does not say of which partition it is.
 """
 
 import contextlib
@@ -19,7 +21,7 @@ from typing import Final
 import msgspec
 
 from ringlog.storage.batch_scan import BrokenChain, EpochAt, check_at, check_room, scan_batches
-from ringlog.storage.errors import FileMissing
+from ringlog.storage.errors import DamagedLog, FileMissing
 from ringlog.storage.index import SparseIndex
 from ringlog.storage.producer_replay import damaged_log
 from ringlog.storage.record_batch import HEADER_SIZE, end_of_stored, peek_size
@@ -88,7 +90,7 @@ class ReadPlan:
             The batches, or None: it would wait for a disk, or the log has changed (D2).
 
         Raises:
-            DamagedLog: the batch at `offset` fails a check.
+            DamagedLog: the batch at `offset` or the whole file fails a check.
             ReadFailed: the disk cannot give it back.
         """
         try:
@@ -101,13 +103,17 @@ class ReadPlan:
                 raise damaged_log(self._place, self._segment, error) from error
             # The index may be wrong, which only a worker may find out.
             return None if cached_only else self._read_without_index()
-        except (FileMissing, AssertionError, LookupError):
+        except (DamagedLog, FileMissing, AssertionError, LookupError):
             if self._is_stale():
                 return None
             raise
 
     def _read(self, *, cached_only: bool) -> ReadResult | None:
         segment, place = self._segment, self._place
+        if segment.unchecked is not None:
+            if cached_only:
+                return None
+            segment.check(place)
         file, index = segment.file_if_open(), segment.index_if_loaded()
         if file is None or index is None:
             if cached_only:

@@ -52,8 +52,9 @@ def note_producers(
     """Note the batches of `segment` from `begin` to `end` (exclusive; None: no bound).
 
     Raises:
-        DamagedLog: a batch is damaged.
+        DamagedLog: a batch or the whole segment is damaged.
     """
+    segment.check(place)
     batches = scan_batches(
         segment.file(place),
         begin=0,

@@ -2,9 +2,10 @@
 
 Owns the bytes of `.seal`. Must not know files or batches.
 
-    | magic 4 | format 1 | base offset 8 | size 8 | next offset 8 | max time 8 | rolled 8 |
-    | CRC of the segment 4 | crc 4 |
-    both CRCs are CRC-32C seeded with topic UUID and partition
+    | magic 4 | format 1 | owner 4 | base offset 8 | size 8 | next offset 8 | max time 8 |
+    | rolled 8 | CRC of the segment 4 | crc 4 |
+    owner = CRC-32C of topic UUID and partition; it seeds the CRC of the segment
+    crc = CRC-32C of what is before it
 
 A seal is a cache as long as its segment can be read: one that is missing or does not decode is
 made again from the batches. A good seal over other bytes is damage of the segment, or of a
@@ -23,9 +24,9 @@ from crc32c import crc32c
 
 from ringlog.storage.types import Buffer, Offset
 
-SEAL_FORMAT: Final = 1
+SEAL_FORMAT: Final = 2
 _MAGIC: Final = b"RLSL"
-_BODY: Final = struct.Struct(">4sBqqqqqI")
+_BODY: Final = struct.Struct(">4sBIqqqqqI")
 _CRC: Final = struct.Struct(">I")
 
 
@@ -41,23 +42,29 @@ class Seal(msgspec.Struct, frozen=True, gc=False):
     rolled_ms: int
     """When it was closed, milliseconds since 1970."""
     segment_crc: int
-    """Of every byte of the segment."""
+    """Of every byte of the segment, seeded with the owner."""
 
 
 def encode_seal(seal: Seal, *, seed: int) -> bytes:
     """Bytes of the `.seal` file."""
-    body = _BODY.pack(_MAGIC, SEAL_FORMAT, *msgspec.structs.astuple(seal))
-    return body + _CRC.pack(crc32c(body, seed))
+    body = _BODY.pack(_MAGIC, SEAL_FORMAT, seed, *msgspec.structs.astuple(seal))
+    return body + _CRC.pack(crc32c(body))
 
 
 def decode_seal(data: Buffer, *, seed: int) -> Seal | None:
-    """Read a `.seal` file, or return None on any doubt."""
+    """Read a `.seal` file of the owner `seed`, or return None on any doubt."""
+    found = told_by_seal(data)
+    return found[1] if found is not None and found[0] == seed else None
+
+
+def told_by_seal(data: Buffer) -> tuple[int, Seal] | None:
+    """Owner of a whole `.seal` file and what it says, or None."""
     if len(data) != _BODY.size + _CRC.size:
         return None
-    magic, seal_format, *fields = _BODY.unpack_from(data)
+    magic, seal_format, owner, *fields = _BODY.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _BODY.size)
     if magic != _MAGIC or seal_format != SEAL_FORMAT:
         return None
-    if crc32c(memoryview(data)[: _BODY.size], seed) != crc:
+    if crc32c(memoryview(data)[: _BODY.size]) != crc:
         return None
-    return Seal(*fields)
+    return owner, Seal(*fields)

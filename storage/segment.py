@@ -11,6 +11,9 @@ Invariants:
         still to write.
     G2  `file` and `written_crc` belong to the jobs of the partition, which run one at a time.
     G3  An index that disagrees with the batches costs time, never a wrong answer.
+    G4  What another process wrote is `unchecked` until a worker has compared it with the CRC
+        in its seal, or, for the active segment, with the one that a clean stop left beside
+        the index. After a crash the active segment has none: its batches are checked alone.
 """
 
 import threading
@@ -19,13 +22,14 @@ from typing import Final
 import msgspec
 from crc32c import crc32c
 
-from ringlog.storage.batch_scan import SCAN_READ_BYTES, EpochAt, scan_batches
-from ringlog.storage.errors import FileMissing
+from ringlog.storage.batch_scan import EpochAt, scan_batches
+from ringlog.storage.errors import DamagedLog, FileMissing
 from ringlog.storage.files import Directory, File
 from ringlog.storage.index import Coverage, SparseIndex, decode_index
 from ringlog.storage.record_batch import BatchHeader
 from ringlog.storage.seal import Seal, decode_seal, encode_seal
 from ringlog.storage.types import NO_TIMESTAMP, Buffer, Offset
+from ringlog.storage.whole_file import ExpectedBytes, crc_of
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -64,7 +68,8 @@ class Segment:
     """One segment. The reactor changes it, workers read it and write its file."""
 
     __slots__ = ("_file", "_index", "base_offset", "created_ms", "max_timestamp", "next_offset",
-                 "rolled_ms", "size_bytes", "written_crc", "written_crc_size")  # fmt: skip
+                 "rolled_ms", "size_bytes", "unchecked", "written_crc",
+                 "written_crc_size")  # fmt: skip
 
     def __init__(
         self,
@@ -87,11 +92,13 @@ class Segment:
         self._file: File | None = None
         self.written_crc: int | None = None
         self.written_crc_size = 0
+        self.unchecked: ExpectedBytes | None = None
+        """What `check` has to find before a byte is served; None: nothing is in doubt."""
 
     @classmethod
     def from_seal(cls, seal: Seal) -> "Segment":
         """Return the closed segment that `seal` describes; its index is loaded when needed."""
-        return cls(
+        segment = cls(
             seal.base_offset,
             created_ms=seal.rolled_ms,
             index=None,
@@ -100,6 +107,25 @@ class Segment:
             max_timestamp=seal.max_timestamp,
             rolled_ms=seal.rolled_ms,
         )
+        segment.unchecked = ExpectedBytes(seal.size_bytes, seal.next_offset, seal.segment_crc)
+        return segment
+
+    @classmethod
+    def from_coverage(cls, covered: Coverage, index: SparseIndex) -> "Segment":
+        """Return the active segment that a clean stop left with `index`."""
+        segment = cls(
+            covered.base_offset,
+            created_ms=covered.created_ms,
+            index=index,
+            size_bytes=covered.size_bytes,
+            next_offset=covered.next_offset,
+            max_timestamp=covered.max_timestamp,
+        )
+        segment.unchecked = ExpectedBytes(
+            covered.size_bytes, covered.next_offset, covered.segment_crc
+        )
+        segment.written_crc, segment.written_crc_size = covered.segment_crc, covered.size_bytes
+        return segment
 
     @property
     def is_sealed(self) -> bool:
@@ -134,7 +160,23 @@ class Segment:
             max_timestamp=max_timestamp,
         )
         short._file = self._file
+        # Bytes that stay are served from now on, bytes that go are needed to check them.
+        short.unchecked = self.unchecked
         return short
+
+    def check(self, place: Place) -> None:
+        """Compare the file with what it has to hold, unless that was done. On a worker.
+
+        Raises:
+            DamagedLog: it holds something else.
+            ReadFailed: the disk cannot give it back.
+        """
+        expected = self.unchecked
+        if expected is None:
+            return
+        if not expected.holds(self.file(place), place.seed):
+            raise other_bytes(place, self.base_offset, expected.next_offset)
+        self.unchecked = None
 
     def file(self, place: Place) -> File:
         """Its open file. On a worker: the first call opens it."""
@@ -154,8 +196,12 @@ class Segment:
         self._file = place.directory.open(segment_name(self.base_offset), create=True)
         if self._file.size_bytes():
             self._file.truncate(0)
-        self.written_crc, self.written_crc_size = place.seed, 0
+        self.begin_crc(place)
         return self._file
+
+    def begin_crc(self, place: Place) -> None:
+        """Its file is empty, or is read from its begin on: `note_written` tells the bytes."""
+        self.written_crc, self.written_crc_size = place.seed, 0
 
     def close(self) -> None:
         """Let go of its file."""
@@ -203,7 +249,7 @@ class Segment:
         self._index = index
 
     def note_written(self, buffers: list[Buffer], position: int) -> None:
-        """Continue the CRC of the file over what was just written at `position`."""
+        """Continue the CRC of the file over what stands at `position`: just written, or read."""
         if self.written_crc is None or self.written_crc_size != position:
             self.written_crc = None
             return
@@ -213,26 +259,32 @@ class Segment:
             self.written_crc_size += len(buffer)
         self.written_crc = crc
 
-    def coverage(self) -> Coverage:
-        """What the index describes at present."""
+    def coverage(self, segment_crc: int) -> Coverage:
+        """What the index describes at present; `segment_crc` is that of the file."""
         return Coverage(
             self.base_offset, self.size_bytes, self.next_offset, self.max_timestamp,
-            self.created_ms,
+            self.created_ms, segment_crc,
         )  # fmt: skip
 
 
 def whole_crc(place: Place, segment: Segment) -> int:
     """CRC-32C of the file of `segment`, from what was written or else by reading it."""
-    if segment.written_crc is not None and segment.written_crc_size == segment.size_bytes:
-        return segment.written_crc
-    file, crc, position = segment.file(place), place.seed, 0
-    while position < segment.size_bytes:
-        data = file.pread(min(SCAN_READ_BYTES, segment.size_bytes - position), position)
-        if not data:
-            break
-        crc = crc32c(data, crc)
-        position += len(data)
-    return crc
+    if segment.written_crc is None or segment.written_crc_size != segment.size_bytes:
+        segment.written_crc = crc_of(segment.file(place), segment.size_bytes, place.seed)
+        segment.written_crc_size = segment.size_bytes
+    return segment.written_crc
+
+
+def other_bytes(place: Place, base_offset: Offset, next_offset: Offset) -> DamagedLog:
+    """Say that the file is not the one that this partition wrote."""
+    return DamagedLog(
+        "the file is not the one that this partition wrote: of another log or of an older copy, "
+        "or damaged",
+        path=f"{place.directory.path}/{segment_name(base_offset)}",
+        position=0,
+        first_offset=base_offset,
+        end_offset=next_offset,
+    )
 
 
 def write_whole(directory: Directory, name: str, data: bytes) -> None:
@@ -259,11 +311,12 @@ def read_whole(directory: Directory, name: str) -> bytes | None:
 
 
 def save_index(place: Place, segment: Segment) -> None:
-    """Write both index caches of `segment`, if its index is in memory."""
+    """Write both index caches of `segment`, whose file is written, if its index is in memory."""
     index = segment.index_if_loaded()
     if index is None:
         return
-    offsets, times = index.encode(segment.coverage(), seed=place.seed)
+    covered = segment.coverage(whole_crc(place, segment))
+    offsets, times = index.encode(covered, seed=place.seed)
     write_whole(place.directory, segment_name(segment.base_offset, INDEX_SUFFIX), offsets)
     write_whole(place.directory, segment_name(segment.base_offset, TIME_INDEX_SUFFIX), times)
 

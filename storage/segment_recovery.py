@@ -8,7 +8,8 @@ Invariants (V1 to V5 are those of `storage.recovery`):
     E1  A segment below the one the mark lies in is trusted if its seal fits its size and the
         segment behind it: it was flushed before the seal was written. Damage inside it shows
         when it is read or verified.
-    E2  Every other segment is read whole; the first bad batch ends the log.
+    E2  Every other segment is read whole; the first bad batch ends the log. A segment that the
+        cache beside it knows as another log's is damage, not read.
 
 Source: ringlog's raft-log rules, "Recovery".
 """
@@ -31,6 +32,7 @@ from ringlog.storage.segment import (
     save_seal,
     segment_name,
 )
+from ringlog.storage.segment_owner import refuse_other_log
 from ringlog.storage.types import Offset, Position
 
 
@@ -54,16 +56,29 @@ class RecoveryReport(msgspec.Struct):
     rebuilt: list[str] = msgspec.field(default_factory=list)
     """Caches that were made again."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether anything was cut."""
+        return bool(self.cut_bytes or self.cut_own_entries)
+
+    def cut_note(self) -> str:
+        """Say what was cut, in a sentence."""
+        return (
+            f"cut {self.cut_bytes} bytes and {self.cut_own_entries} own entries that were "
+            f"never acknowledged: {self.cut_reason or 'no batch belongs to them'}; the log ends "
+            f"at offset {self.end.offset}"
+        )
+
     def notes(self) -> list[str]:
         """Say it in sentences; none for a clean start that found everything in place."""
         notes = []
         if not self.clean:
-            notes.append(f"not closed in order; flushed up to {self.mark}, recovered to {self.end}")
-        if self.cut_bytes or self.cut_own_entries:
             notes.append(
-                f"cut {self.cut_bytes} bytes and {self.cut_own_entries} own entries that were "
-                f"never acknowledged: {self.cut_reason or 'no batch belongs to them'}"
+                f"not closed in order; flushed up to offset {self.mark.offset}, recovered to "
+                f"offset {self.end.offset}"
             )
+        if self.is_cut:
+            notes.append(self.cut_note())
         if self.rewritten_bytes:
             notes.append(f"wrote {self.rewritten_bytes} unflushed bytes again")
         if self.rebuilt:
@@ -142,16 +157,10 @@ def _clean_active(
     if loaded is not None:
         index, covered = loaded
         if (covered.size_bytes, covered.next_offset) == (size_bytes, mark.position.offset):
-            return Segment(
-                base,
-                created_ms=covered.created_ms,
-                index=index,
-                size_bytes=size_bytes,
-                next_offset=covered.next_offset,
-                max_timestamp=covered.max_timestamp,
-            )
-    segment = Segment(base, created_ms=now_ms, index=_empty_index(disk, base))
+            return Segment.from_coverage(covered, index)
+    segment = _unread(disk, base, now_ms)
     if size_bytes:
+        refuse_other_log(disk.place, segment, size_bytes)
         _scan_into(disk, segment, size_bytes, raft_log, None)
         report.rebuilt.append(segment_name(base, ".index"))
     return segment
@@ -179,8 +188,11 @@ def _clean_producers(
     return table
 
 
-def _empty_index(disk: PartitionDisk, base: Offset) -> SparseIndex:
-    return SparseIndex(base, disk.place.index_interval_bytes)
+def _unread(disk: PartitionDisk, base: Offset, now_ms: int) -> Segment:
+    index = SparseIndex(base, disk.place.index_interval_bytes)
+    segment = Segment(base, created_ms=now_ms, index=index)
+    segment.begin_crc(disk.place)
+    return segment
 
 
 def _scan_into(
@@ -198,8 +210,9 @@ def _scan_into(
         first_offset=segment.base_offset,
         epoch_at=raft_log.epoch_at,
     )
-    for header, _position, _data in batches:
+    for header, position, data in batches:
         segment.note(header, header.base_offset)
+        segment.note_written([data], position)
         if producers is not None:
             producers.note(header, header.base_offset)
 
@@ -210,7 +223,8 @@ def scan_segments(
     """Find the chain of good batches from the base on. Changes nothing on disk.
 
     Raises:
-        DamagedLog: a trusted segment that has to be replayed for producers is damaged.
+        DamagedLog: a trusted segment that has to be replayed for producers is damaged, or one
+            that has to be read is another log's.
     """
     start = disk.start
     assert start is not None
@@ -237,7 +251,8 @@ def scan_segments(
         if base != _end(segments, start.base_offset):
             found.fault = f"no segment begins at offset {_end(segments, start.base_offset)}"
             break
-        segment = Segment(base, created_ms=now_ms, index=_empty_index(disk, base))
+        segment = _unread(disk, base, now_ms)
+        refuse_other_log(disk.place, segment, sizes[base])
         segments.append(segment)
         try:
             _scan_into(disk, segment, sizes[base], raft_log, table)
@@ -245,13 +260,7 @@ def scan_segments(
             found.fault = str(error)
             break
     if not segments:
-        segments.append(
-            Segment(
-                start.base_offset,
-                created_ms=now_ms,
-                index=_empty_index(disk, start.base_offset),
-            )
-        )
+        segments.append(_unread(disk, start.base_offset, now_ms))
     for segment in segments[:-1]:
         if not segment.is_sealed:
             seal = load_seal(disk.place, segment.base_offset)

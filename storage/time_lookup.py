@@ -45,7 +45,7 @@ class Searched(msgspec.Struct, frozen=True):
         """Return offset and time of the first record with that time or a later one, or None.
 
         Raises:
-            DamagedLog: a batch on the way is damaged.
+            DamagedLog: a batch or a segment on the way is damaged.
             ReadFailed: the disk cannot give it back.
         """
         for segment in self.segments:
@@ -58,6 +58,7 @@ class Searched(msgspec.Struct, frozen=True):
         return None
 
     def _search_segment(self, segment: Segment, timestamp_ms: int) -> tuple[Offset, int] | None:
+        segment.check(self.place)
         was_loaded = segment.index_if_loaded() is not None
         index = segment.index(self.place, self.epoch_at)
         if not was_loaded:

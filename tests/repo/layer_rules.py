@@ -68,6 +68,7 @@ SHELLS: dict[str, tuple[str, str]] = {
     "storage/memory_files.py": ("threading", "the file seam in memory, as thread-safe"),
     "storage/durable_marks.py": ("threading", "flush workers put marks, the reactor reads them"),
     "storage/segment.py": ("threading", "workers that open the same file at once do it once"),
+    "storage/whole_file.py": ("threading", "workers that compare the same file at once do it once"),
     "registry/standalone.py": ("threading", "workers store the file while the reactor reads"),
     "client/accumulator.py": ("threading", "any thread of the application adds records"),
     "client/fetch_agent.py": ("threading", "the IO thread fetches, the caller takes out"),

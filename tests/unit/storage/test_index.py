@@ -5,7 +5,7 @@ import pytest
 from ringlog.storage.index import Coverage, SparseIndex, decode_index
 from ringlog.storage.types import Offset
 
-COVERED = Coverage(Offset(100), 900, Offset(200), 77, 5)
+COVERED = Coverage(Offset(100), 900, Offset(200), 77, 5, 9)
 
 
 def filled() -> SparseIndex:
@@ -94,6 +94,6 @@ def test_another_partitions_files_a_flip_or_a_cut_are_not_used() -> None:
 
 def test_files_of_two_moments_do_not_go_together() -> None:
     offsets, _times = filled().encode(COVERED, seed=3)
-    other = Coverage(Offset(100), 901, Offset(200), 77, 5)
+    other = Coverage(Offset(100), 901, Offset(200), 77, 5, 9)
     _offsets, times = filled().encode(other, seed=3)
     assert decode_index(offsets, times, interval_bytes=100, seed=3) is None

@@ -130,7 +130,7 @@ def test_a_wrong_index_with_a_right_crc_costs_time_and_is_made_again() -> None:
     wrong = SparseIndex(Offset(0), 250)
     for i in range(6):
         wrong.note(Offset(2 * i + 1), 260 * i, -1)
-    coverage = Coverage(Offset(0), segment.size_bytes, segment.next_offset, 1, 0)
+    coverage = Coverage(Offset(0), segment.size_bytes, segment.next_offset, 1, 0, 0)
     offset_file, time_file = wrong.encode(coverage, seed=place.seed)
     write_whole(place.directory, segment_name(Offset(0), ".index"), offset_file)
     write_whole(place.directory, segment_name(Offset(0), ".timeindex"), time_file)
