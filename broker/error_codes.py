@@ -22,6 +22,7 @@ TABLE: dict[type[Exception], type[wire.BrokerError]] = {
     storage.ReadFailed: wire.PartitionDamaged,
     storage.FileMissing: wire.PartitionDamaged,
     storage.WrongDirectory: wire.PartitionDamaged,
+    storage.AccessRefused: wire.StorageFailed,
     storage.LogDirFailed: wire.StorageFailed,
     storage.DiskFull: wire.DiskFull,
     storage.ProducerFenced: wire.ProducerFenced,

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from ringlog.storage.durable_marks import DurableMarks
-from ringlog.storage.errors import DamagedState, FileMissing
+from ringlog.storage.errors import AccessRefused, DamagedState, FileMissing
 from ringlog.storage.files import MAX_NAME_BYTES, Directory
 from ringlog.storage.log import PartitionLog
 from ringlog.storage.log_config import LogConfig
@@ -124,7 +124,7 @@ class Files:
             for name in self._root.names()
             if name not in known
             and not name.endswith(DELETED_SUFFIX)
-            and self._root.subdirectory(name).exists(PARTITION_IDENTITY_NAME)
+            and _may_hold_partition(self._root.subdirectory(name))
         ]
 
     def free_bytes(self) -> int:
@@ -139,6 +139,13 @@ class Files:
         if in_memory:
             return self._memory_root, self._memory_marks
         return self._root, self._marks
+
+
+def _may_hold_partition(directory: Directory) -> bool:
+    try:
+        return directory.exists(PARTITION_IDENTITY_NAME)
+    except AccessRefused:
+        return True  # it cannot be told: better named than passed over
 
 
 def _may_be(directory: Directory, identity: PartitionIdentity) -> bool:

@@ -39,6 +39,7 @@ from ringlog.client.errors import (
 from ringlog.replication.driver import Driver
 from ringlog.replication.replicator import SoloReplicator
 from ringlog.storage.errors import (
+    AccessRefused,
     DamagedLog,
     DamagedState,
     FileMissing,
@@ -209,7 +210,7 @@ class Partitions:
         work = self.files.create if is_new else self.files.open
 
         def opened(result: Opened | None, error: Exception | None) -> None:
-            if isinstance(error, DAMAGE) and not create:
+            if isinstance(error, (*DAMAGE, AccessRefused)) and not create:
                 self._note_damage(slot, error)
                 on_done(None)
             elif result is None:
@@ -406,7 +407,7 @@ class Partitions:
         try:
             self.space.check(size_bytes)
         except DiskFull as error:
-            self._warn_full(f"requests are refused: {error}")
+            self._warn_full(f"requests are refused: {error.cause}")
             raise
 
     def _warn_full(self, text: str) -> None:

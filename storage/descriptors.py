@@ -25,9 +25,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
-from ringlog.storage.errors import DiskFull, FileMissing, LogDirFailed, StorageError
+from ringlog.storage.errors import AccessRefused, DiskFull, FileMissing, LogDirFailed, StorageError
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_REFUSED: Final = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO}
+)
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 OPEN_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -39,6 +42,7 @@ _HINTS: Final = {
     errno.EMFILE: "raise the limit of open files (ulimit -n) of the broker",
     errno.ENFILE: "raise fs.file-max of this machine",
     errno.EFBIG: "raise the limit of file size (ulimit -f) of the broker",
+    errno.EISDIR: "move that directory away, then start the broker again",
     errno.ELOOP: "replace the symbolic link by the file it points to",
 }
 RESTART_HINT: Final = "remove the cause, then start the broker again"
@@ -75,6 +79,18 @@ def seam_errors(doing: str, path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise translated(doing, path, error) from error
+
+
+@contextlib.contextmanager
+def access_errors(doing: str, path: str) -> Iterator[None]:
+    """Like `seam_errors`, for calls that only look or open: AccessRefused where they may not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise translated(doing, path, error) from error
+        hint = _HINTS.get(error.errno, RESTART_HINT)
+        raise AccessRefused(f"{doing} {path} failed: {errno_text(error)}", hint=hint) from error
 
 
 class Handle:
@@ -220,11 +236,11 @@ class Descriptors:
 
     def _install(self, handle: Handle, flags: int) -> int:
         """Open a file and pin its descriptor."""
-        with seam_errors("opening", handle.path):
+        with access_errors("opening", handle.path):
             fd = self.open_raw(handle.path, flags)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise LogDirFailed(
+            raise AccessRefused(
                 f"{handle.path} is not a regular file",
                 hint="move it away, then start the broker again",
             )

@@ -10,6 +10,7 @@
     ├── DamagedState          both copies of a state file fail their check
     ├── ReadFailed            the disk cannot give bytes back: one replica is lost
     ├── LogDirFailed          a write or flush failed: the broker must stop
+    │   └── AccessRefused     a file cannot be opened, or is none; nothing was written to it
     ├── DiskFull              the reserve of disk space is reached; nothing was written
     ├── DirectoryInUse        another process holds the data directory
     ├── WrongDirectory        the directory belongs to another broker, cluster or format
@@ -104,6 +105,10 @@ class ReadFailed(StorageError):
 
 class LogDirFailed(StorageError):
     """A write or flush failed. What was not flushed is unknown; the broker stops and says so."""
+
+
+class AccessRefused(LogDirFailed):
+    """A file is no regular file, or may not be opened. Met at a start, it costs one partition."""
 
 
 class DiskFull(StorageError):

@@ -99,7 +99,7 @@ class Directory(Protocol):
         """Names of all entries, sorted. Raises FileMissing when the directory is absent."""
 
     def exists(self, name: str) -> bool:
-        """Whether an entry of that name exists."""
+        """Whether an entry of that name exists. Raises AccessRefused when it cannot be told."""
 
     def open(self, name: str, *, create: bool = False) -> File:
         """Open a file for reading and writing, creating it (mode 0600) if asked to.
@@ -107,7 +107,8 @@ class Directory(Protocol):
         Raises:
             FileMissing: it does not exist and `create` is false, or the directory is absent.
             DiskFull: no space to create it.
-            LogDirFailed: it is not a regular file, or cannot be opened.
+            AccessRefused: it is not a regular file, or may not be opened.
+            LogDirFailed: it cannot be opened.
         """
 
     def subdirectory(self, name: str) -> "Directory":

@@ -14,7 +14,13 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from ringlog.storage.errors import DirectoryInUse, DiskFull, FileMissing, LogDirFailed
+from ringlog.storage.errors import (
+    AccessRefused,
+    DirectoryInUse,
+    DiskFull,
+    FileMissing,
+    LogDirFailed,
+)
 from ringlog.storage.files import check_name
 from ringlog.storage.types import Buffer
 
@@ -216,7 +222,7 @@ class MemoryDirectory:
                 raise FileMissing(f"{self.path}/{name} does not exist")
             node = self._create_file(name)
         if isinstance(node, DirectoryNode):
-            raise LogDirFailed(f"{self.path}/{name} is not a regular file")
+            raise AccessRefused(f"{self.path}/{name} is not a regular file")
         return self._opened(node)
 
     def subdirectory(self, name: str) -> "MemoryDirectory":

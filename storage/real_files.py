@@ -28,13 +28,14 @@ from ringlog.storage.descriptors import (
     RESTART_HINT,
     Descriptors,
     Handle,
+    access_errors,
     close_fd,
     errno_text,
     failed,
     seam_errors,
     translated,
 )
-from ringlog.storage.errors import DirectoryInUse, LogDirFailed, ReadFailed
+from ringlog.storage.errors import DirectoryInUse, FileMissing, LogDirFailed, ReadFailed
 from ringlog.storage.files import check_name
 from ringlog.storage.types import Buffer
 
@@ -226,12 +227,19 @@ class RealDirectory:
 
     def names(self) -> list[str]:
         """See `Directory.names`."""
-        with seam_errors("listing", self.path):
+        with access_errors("listing", self.path):
             return sorted(entry.name for entry in self._path.iterdir())
 
     def exists(self, name: str) -> bool:
         """See `Directory.exists`."""
-        return os.path.lexists(self._join(name))
+        path = self._join(name)
+        try:
+            with access_errors("looking for", str(path)), contextlib.suppress(NotADirectoryError):
+                path.lstat()
+                return True
+        except FileMissing:
+            pass
+        return False
 
     def open(self, name: str, *, create: bool = False) -> RealFile:
         """See `Directory.open`."""
@@ -313,7 +321,7 @@ class RealDirectory:
         poisoned = self._descriptors.failed_directories
         if str(path) in poisoned:
             raise LogDirFailed(f"names in {path}: an earlier flush failed", hint=RESTART_HINT)
-        with seam_errors("flushing names of", str(path)):
+        with access_errors("flushing names of", str(path)):
             fd = self._descriptors.open_raw(str(path), _DIRECTORY_FLAGS)
         try:
             os.fsync(fd)

@@ -56,3 +56,19 @@ def test_a_directory_the_registry_does_not_know_is_named(broker: CliBroker) -> N
     broker.start()
     assert "old-0" in broker.log()
     assert broker.everything_in("t") == b"precious\n" * 2
+
+
+@pytest.mark.parametrize("name", ["partition.json", "raft-log", "00000000000000000000.log"])
+def test_a_file_that_cannot_be_opened_costs_its_partition_alone(
+    broker: CliBroker, name: str
+) -> None:
+    path = broker.data / "t-0" / name
+    path.unlink()
+    path.mkdir()
+    broker.start()
+    assert "partition t-0 is damaged" in broker.log()
+    assert broker.everything_in("t", "--partition", "1") == b"precious\n"
+    broker.stop()
+    result = verified(broker)
+    assert (result.returncode, result.stderr) == (6, b"")
+    assert f"t-0/{name}".encode() in result.stdout

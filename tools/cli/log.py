@@ -3,6 +3,7 @@
 Owns arguments and what is printed. Must not know formats: `segment_dump` and `log_check` do.
 """
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +13,6 @@ import click
 from ringlog.storage.errors import CorruptBatch, StorageError
 from ringlog.storage.files import Directory
 from ringlog.storage.findings import Finding, PartitionVerdict, Severity
-from ringlog.storage.verify import verify_partition
 from ringlog.tools.cli import log_check, segment_dump
 from ringlog.tools.cli.exits import Exit
 from ringlog.tools.cli.options import json_option
@@ -107,10 +107,7 @@ def _verify_all(root: Directory) -> list[PartitionVerdict]:
     names = log_check.partition_names(root)
     return [
         log_check.verify_root(root),
-        *(
-            verify_partition(root.subdirectory(name), marks)
-            for name in progress(names, "verifying")
-        ),
+        *(log_check.verdict_of(root, name, marks) for name in progress(names, "verifying")),
     ]
 
 
@@ -140,9 +137,7 @@ def _repair_all(
 def _show(verdicts: list[PartitionVerdict]) -> None:
     for verdict in verdicts:
         for finding in verdict.findings:
-            click.echo(
-                visible(f"{finding.severity.value}: {verdict.path}/{_finding_text(finding)}")
-            )
+            click.echo(visible(f"{finding.severity.value}: {_place_of(verdict, finding)}"))
     partitions = verdicts[1:]
     damaged = sum(verdict.is_damaged for verdict in verdicts)
     click.echo(
@@ -154,10 +149,16 @@ def _show(verdicts: list[PartitionVerdict]) -> None:
     )
 
 
+def _place_of(verdict: PartitionVerdict, finding: Finding) -> str:
+    # A partition's mark is in a file beside its directory.
+    path = os.path.normpath(f"{verdict.path}/{finding.path}")
+    return f"{path}{_finding_text(finding)}"
+
+
 def _finding_text(finding: Finding) -> str:
     costs = finding.end_offset > finding.first_offset
     place = f" at byte {finding.position}" if costs or finding.position else ""
-    text = f"{finding.path}{place}: {finding.text}"
+    text = f"{place}: {finding.text}"
     if costs:
         lost = "are lost" if finding.severity is Severity.DAMAGE else "were never acknowledged"
         text += f"; offsets {finding.first_offset} to {finding.end_offset} (exclusive) {lost}"

@@ -24,7 +24,14 @@ from ringlog.registry.standalone import FORMAT as REGISTRY_FORMAT
 from ringlog.registry.standalone import LOST_HINT
 from ringlog.storage.data_directory import IDENTITY_FORMAT, IDENTITY_NAME, DirectoryIdentity
 from ringlog.storage.durable_marks import DURABLE_MARKS_NAME, DurableMarks
-from ringlog.storage.errors import DamagedState, DirectoryInUse, FileMissing, WrongDirectory
+from ringlog.storage.errors import (
+    AccessRefused,
+    DamagedState,
+    DirectoryInUse,
+    FileMissing,
+    StorageError,
+    WrongDirectory,
+)
 from ringlog.storage.files import Directory
 from ringlog.storage.findings import PartitionVerdict, Severity
 from ringlog.storage.memory_files import MemoryDirectory
@@ -70,9 +77,29 @@ def claimed(path: Path) -> Iterator[Directory]:
 
 def partition_names(root: Directory) -> list[str]:
     """Names of the directories that say they are a partition."""
-    return [
-        name for name in root.names() if root.subdirectory(name).exists(PARTITION_IDENTITY_NAME)
-    ]
+    return [name for name in root.names() if _says_partition(root, name)]
+
+
+def _says_partition(root: Directory, name: str) -> bool:
+    try:
+        return root.subdirectory(name).exists(PARTITION_IDENTITY_NAME)
+    except AccessRefused:
+        return False  # the verdict on the data directory names it
+
+
+def verdict_of(root: Directory, name: str, marks: DurableMarks | None) -> PartitionVerdict:
+    """Read one partition; what may not be read is damage of it alone. Raises ReadFailed."""
+    directory = root.subdirectory(name)
+    try:
+        return verify_partition(directory, marks)
+    except AccessRefused as error:
+        verdict = PartitionVerdict(directory.path, [])
+        verdict.add(Severity.DAMAGE, PARTITION_IDENTITY_NAME, f"cannot be judged: {_told(error)}")
+        return verdict
+
+
+def _told(error: StorageError) -> str:
+    return f"{error}; {error.hint}"
 
 
 def open_marks(root: Directory) -> DurableMarks | None:
@@ -92,6 +119,12 @@ def verify_root(root: Directory) -> PartitionVerdict:
     else:
         verdict.add(Severity.DAMAGE, REGISTRY_NAME, f"is missing; {LOST_HINT}")
     expected = _expected(registry or RegistryState())
+    for name in root.names():
+        try:
+            root.subdirectory(name).exists(PARTITION_IDENTITY_NAME)
+        except AccessRefused as error:
+            verdict.add(Severity.DAMAGE, name, f"cannot be judged: {_told(error)}")
+            expected.pop(name, None)
     for name in expected:
         if not root.exists(name):
             verdict.add(Severity.DAMAGE, name, f"is missing; {REGISTRY_NAME} lists this partition")
@@ -113,7 +146,7 @@ def _compare(
     path = f"{name}/{PARTITION_IDENTITY_NAME}"
     try:
         found = load_partition_identity(root.subdirectory(name))
-    except (DamagedState, FileMissing, WrongDirectory):
+    except (AccessRefused, DamagedState, FileMissing, WrongDirectory):
         return  # the verdict on the partition names it
     holds = f"holds partition {found.partition} of topic {found.topic}"
     if name == deleted_name(found.topic_partition, found.topic_uuid):
@@ -189,7 +222,7 @@ def repair(root: Directory, name: str, plan: RepairPlan) -> PartitionVerdict:
     """Carry out a plan and read the partition anew. Raises StorageError as `apply_repair`."""
     marks = DurableMarks.open(root)
     apply_repair(root.subdirectory(name), marks, plan)
-    return verify_partition(root.subdirectory(name), marks)
+    return verdict_of(root, name, marks)
 
 
 def check_owner(path: Path) -> None:

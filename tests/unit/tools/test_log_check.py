@@ -1,5 +1,7 @@
 """What is checked beside the partitions, and the claim on a data directory."""
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 from uuid import UUID
@@ -10,10 +12,12 @@ import pytest
 from ringlog.registry.model import RegistryState
 from ringlog.registry.standalone import FORMAT
 from ringlog.storage.data_directory import IDENTITY_NAME
+from ringlog.storage.durable_marks import DurableMarks
 from ringlog.storage.errors import DirectoryInUse, WrongDirectory
-from ringlog.storage.findings import Severity
+from ringlog.storage.findings import PartitionVerdict, Severity
 from ringlog.storage.real_files import RealDirectory
 from ringlog.storage.state_file import read_state, write_state
+from ringlog.tools.cli import log as log_command
 from ringlog.tools.cli import log_check
 from tests.unit.tools.data_dir_on_disk import contents, registry, stopped
 
@@ -117,9 +121,52 @@ def test_a_partition_that_the_registry_does_not_list_is_named(data_dir: Path) ->
     assert root_findings(data_dir) == [(Severity.HARMLESS, f"orders-0.{UUID(int=1).hex}.deleted")]
 
 
+def test_what_may_not_be_read_is_named_with_the_cause(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deny(monkeypatch, "stat", data_dir / "orders-0")
+    (finding,) = log_check.verify_root(RealDirectory(data_dir)).findings
+    assert (finding.severity, finding.path) == (Severity.DAMAGE, "orders-0")
+    assert "Permission denied (EACCES); give the data directory to the user" in finding.text
+    assert log_check.partition_names(RealDirectory(data_dir)) == []
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, call: str, below: Path) -> None:
+    """Refuse a call on what is in a directory, also to a user who may do all."""
+    original = getattr(os, call)
+
+    def refuse(path: str, *args: int, **named: object) -> object:
+        if str(path).startswith(f"{below}/"):
+            raise PermissionError(errno.EACCES, "no", str(path))
+        return original(path, *args, **named)
+
+    monkeypatch.setattr(os, call, refuse)
+
+
+@pytest.mark.parametrize("name", ["partition.json", "raft-log", "00000000000000000000.log"])
+def test_a_directory_in_the_place_of_a_file_costs_its_partition_alone(
+    data_dir: Path, name: str
+) -> None:
+    path = data_dir / "orders-0" / name
+    path.unlink()
+    path.mkdir()
+    root = RealDirectory(data_dir)
+    with contextlib.closing(DurableMarks.open(root)) as marks:
+        verdict = log_check.verdict_of(root, "orders-0", marks)
+    assert verdict.is_damaged
+    assert "move that directory away" in verdict.findings[0].text
+
+
 def test_names_of_partitions_are_those_with_an_identity(data_dir: Path) -> None:
     (data_dir / "lost+found").mkdir()
     assert log_check.partition_names(RealDirectory(data_dir)) == ["orders-0"]
+
+
+def test_a_mark_is_named_where_it_is(data_dir: Path) -> None:
+    verdict = PartitionVerdict(str(data_dir / "orders-0"), [])
+    verdict.add(Severity.DAMAGE, "../durable-marks", "holds no mark of this partition")
+    place = log_command._place_of(verdict, verdict.findings[0])
+    assert place == f"{data_dir}/durable-marks: holds no mark of this partition"
 
 
 def test_a_plan_without_marks_makes_no_file(data_dir: Path) -> None:
