@@ -20,25 +20,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Self
 
+from ringlog.client.arguments import check_timeout, one_partition, several_partitions, topic_names
 from ringlog.client.config import ClientConfig, bootstrap_addresses, check_number
 from ringlog.client.connection import Client, forked_error, monotonic_ms
 from ringlog.client.consumer_config import ConsumerConfig, Deserializer
-from ringlog.client.errors import (
-    ClientClosed,
-    UnknownPartition,
-    error_from,
-)
+from ringlog.client.errors import ClientClosed, UnknownPartition, error_from
 from ringlog.client.fetch_agent import Callback, FetchAgent
 from ringlog.client.fetch_slot import NO_OFFSET, Slot
 from ringlog.client.fetcher import RESETS, Fetcher, Lost
 from ringlog.client.health import Health, health_of
 from ringlog.client.messages import EARLIEST, LATEST, MetadataRequest, MetadataResponse
-from ringlog.client.offsets import (
-    await_positions,
-    find_offsets,
-    refuse_unknown,
-    unknown_topics,
-)
+from ringlog.client.offsets import await_positions, find_offsets, refuse_unknown, unknown_topics
 from ringlog.client.poller import Poller
 from ringlog.client.record import Record
 from ringlog.client.replay import Replay
@@ -167,6 +159,11 @@ class Consumer:
         self._client.attach(self._agent)
         _consumers.add(self)
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else ", ".join(map(str, sorted(self._fetcher.slots)))
+        servers = ", ".join(self._client.config.bootstrap)
+        return f"<Consumer of {servers}: {state or 'nothing assigned'}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -192,7 +189,7 @@ class Consumer:
             UnknownTopic: one of them does not exist; nothing is changed then.
             NoBrokerReachable, DeadlineExceeded, ClientClosed, ClientForked.
         """
-        names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+        names = topic_names(topics)
         self._assign(self._learn(names), names, on_assign, on_revoke)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -202,7 +199,7 @@ class Consumer:
             UnknownTopic: of one of them; nothing is changed then.
             UnknownPartition, NoBrokerReachable, DeadlineExceeded, ClientClosed, ClientForked.
         """
-        wanted = [TopicPartition(*one) for one in partitions]
+        wanted = several_partitions(partitions)
         self._learn_new(wanted)
         self._assign(wanted, (), None, None)
 
@@ -273,11 +270,12 @@ class Consumer:
             CorruptRecord, PartitionDamaged and the like: one partition cannot go on; the next
                 poll goes on with the others. Seek to try it again.
             DeserializationFailed: `record` has the raw record; seek past it to go on.
+            InvalidArgument: a negative timeout, or nothing is assigned.
             ClientClosed, ClientForked.
         """
         check_number("max_records", max_records, 1, 2**31 - 1)
         self._client.refuse_io_thread("poll()")
-        wait_ms = int(min(max(timeout, 0.0), MAX_WAIT_S) * 1000)
+        wait_ms = int(min(check_timeout(timeout), MAX_WAIT_S) * 1000)
         return self._poller.poll(max_records, monotonic_ms() + wait_ms)
 
     def __iter__(self) -> Iterator[Record]:
@@ -362,11 +360,11 @@ class Consumer:
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Log start offset of each partition."""
-        return self._find(dict.fromkeys(partitions, EARLIEST))
+        return self._find(dict.fromkeys(several_partitions(partitions), EARLIEST))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermark of each partition (exclusive)."""
-        return self._find(dict.fromkeys(partitions, LATEST))
+        return self._find(dict.fromkeys(several_partitions(partitions), LATEST))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
@@ -425,10 +423,11 @@ class Consumer:
 
         Idempotent; nothing can be lost by it, whatever the timeout.
         """
+        timeout = CLOSE_TIMEOUT_S if timeout is None else check_timeout(timeout)
         self._closed = True
         with self._changed:
             self._changed.notify_all()
-        self._client.close(CLOSE_TIMEOUT_S if timeout is None else timeout)
+        self._client.close(timeout)
 
     def on_forked(self) -> None:
         """In the child of a fork: refuse, unless nothing was started yet."""
@@ -445,7 +444,7 @@ class Consumer:
     def _find(self, targets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self._client.refuse_io_thread("waiting for an offset")
         self._check_open()
-        self._learn_new([TopicPartition(*one) for one in targets])
+        self._learn_new(several_partitions(targets))
         timeout_ms = self._client.config.request_timeout_ms
         return find_offsets(self._agent, targets, timeout_ms, self._check_open)
 
@@ -461,11 +460,11 @@ class Consumer:
     def _slots(self, partitions: Sequence[TopicPartition]) -> list[Slot]:
         if not partitions:
             return list(self._fetcher.slots.values())
-        return [self._slot(*partition) for partition in partitions]
+        return [self._slot(*one_partition(partition)) for partition in partitions]
 
     def _slot(self, topic: str, partition: int) -> Slot:
         self._check_open()
-        slot = self._fetcher.slots.get(TopicPartition(topic, partition))
+        slot = self._fetcher.slots.get(one_partition((topic, partition)))
         if slot is None:
             raise UnknownPartition(
                 f"{topic}-{partition} is not assigned to this consumer",

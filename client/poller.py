@@ -18,6 +18,7 @@ from functools import partial
 from ringlog.client.ahead import Ahead
 from ringlog.client.connection import monotonic_ms
 from ringlog.client.consumer_config import Deserializer
+from ringlog.client.errors import InvalidArgument
 from ringlog.client.fetch_agent import Callback, FetchAgent
 from ringlog.client.fetcher import Lost
 from ringlog.client.hand_out import HandOut
@@ -82,6 +83,8 @@ class Poller:
 
     def _wait_for(self, take: Callable[[], int], until_ms: int) -> None:
         """Call `take` until it took something or time is up."""
+        self._check_open()
+        self._refuse_idle()
         while True:
             self._check_open()
             self._report()
@@ -109,6 +112,15 @@ class Poller:
                 if left_ms <= 0:
                     return
                 self._agent.changed.wait(left_ms / 1000)
+
+    def _refuse_idle(self) -> None:
+        """Not while waiting: another thread may be between two assignments."""
+        with self._agent.changed:
+            if not self._fetcher.slots and not self._agent.subscribed:
+                raise InvalidArgument(
+                    "nothing is assigned to this consumer, so nothing can come",
+                    hint="call subscribe(topics) or assign(partitions) first",
+                )
 
     def _report(self) -> None:
         while True:
