@@ -13,7 +13,7 @@ Invariants:
 import os
 import types
 from collections.abc import Mapping, Sequence
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -67,7 +67,17 @@ CLUSTER_DEFAULT = -1
 HIGH_WATERMARK = -1
 """`before_offset` of `delete_records`: everything that is committed now."""
 
+PARTITION_MS = 50
+"""How much longer a call may take for each partition that it makes."""
+
 _MAX_INT32 = 2**31 - 1
+_Change: TypeAlias = (
+    CreateTopicRequest
+    | AlterTopicRequest
+    | DeleteTopicRequest
+    | AddPartitionsRequest
+    | DeleteRecordsRequest
+)
 
 
 class CreatedTopic(msgspec.Struct, frozen=True):
@@ -206,7 +216,7 @@ class Admin:
             replication_factor,
             {key: _setting(key, value) for key, value in (config or {}).items()},
             os.urandom(16),
-            self._timeout_ms,
+            self._timeout_for(partitions),
         )
         created = self._change(ANY_BROKER, body).expect(CreateTopicResponse)
         return CreatedTopic(name, created.topic_uuid, partitions)
@@ -251,7 +261,7 @@ class Admin:
             UnknownTopic, InvalidPartitions: `total` is not larger than the present number.
         """
         check_number("total", total, 1, _MAX_INT32)
-        body = AddPartitionsRequest(topic_name(name), total, self._timeout_ms)
+        body = AddPartitionsRequest(topic_name(name), total, self._timeout_for(total))
         answer = self._change(ANY_BROKER, body)
         grown = isinstance(answer.error, InvalidPartitions) and answer.lost
         if not grown or len(self._metadata(name).partitions) != total:
@@ -299,11 +309,18 @@ class Admin:
 
     # -- sending ----------------------------------------------------------------------------
 
-    def _ask(self, route: Route, body: Message, *, retry: bool = True) -> Answer:
-        return self._client.call(route, body, timeout_ms=self._timeout_ms, retry=retry)
+    def _timeout_for(self, partitions: int) -> int:
+        """Time for a call that makes so many partitions, each of them durable."""
+        return self._timeout_ms + partitions * PARTITION_MS
 
-    def _change(self, route: Route, body: Message) -> Answer:
-        answer = self._ask(route, body)
+    def _ask(
+        self, route: Route, body: Message, *, retry: bool = True, timeout_ms: int | None = None
+    ) -> Answer:
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        return self._client.call(route, body, timeout_ms=timeout_ms, retry=retry)
+
+    def _change(self, route: Route, body: _Change) -> Answer:
+        answer = self._ask(route, body, timeout_ms=body.timeout_ms)
         if isinstance(answer.error, DeadlineExceeded) and answer.lost:
             error = answer.error
             raise OutcomeUnknown(

@@ -24,6 +24,7 @@ from ringlog.client.config import ClientConfig
 from ringlog.client.errors import (
     BrokerError,
     DeadlineExceeded,
+    DiskFull,
     NoBrokerReachable,
     RinglogError,
     UnknownPartition,
@@ -377,7 +378,8 @@ class Session:
             self._finish(request, answer)
             if isinstance(body, MetadataResponse):
                 self._apply_metadata(body, now_ms)
-        elif request.retry and error.retriable:
+        elif request.retry and error.retriable and not isinstance(error, DiskFull):
+            # A full disk is left to a person, who wants to know now; producers retry themselves.
             if error.refresh_metadata and isinstance(request.route, AtLeader):
                 self.refresh((request.route.topic,), now_ms)
             self._attempt_failed(request, error, now_ms)

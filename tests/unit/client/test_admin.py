@@ -54,6 +54,17 @@ def test_create_topic_sends_settings_as_text_and_the_cluster_default(
     assert len(body.request_id) == 16
 
 
+def test_many_partitions_get_more_time(broker: ScriptedBroker, admin: Admin) -> None:
+    admin.create_topic("one")
+    admin.create_topic("many", partitions=2_000)
+    bodies = [body for body in broker.bodies if isinstance(body, CreateTopicRequest)]
+    assert [body.timeout_ms for body in bodies] == [5_050, 105_000]
+    admin.add_partitions("t", 1_000)
+    body = broker.bodies[-1]
+    assert isinstance(body, AddPartitionsRequest)
+    assert body.timeout_ms == 55_000
+
+
 def test_a_retry_of_create_topic_carries_the_same_request_id(
     broker: ScriptedBroker, admin: Admin
 ) -> None:

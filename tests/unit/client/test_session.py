@@ -7,6 +7,7 @@ from ringlog.client.errors import (
     Busy,
     ClientClosed,
     DeadlineExceeded,
+    DiskFull,
     InvalidConfig,
     NoBrokerReachable,
     NotLeader,
@@ -162,6 +163,15 @@ def test_an_error_that_is_not_retriable_ends_it_at_once() -> None:
     answer = world.answer_of(request)
     assert answer is not None
     assert isinstance(answer.error, InvalidConfig)
+
+
+def test_a_full_disk_is_told_at_once() -> None:
+    world = ready()
+    request = world.ask(ANY_BROKER, ID)
+    world.reply(world.take(ApiKey.INIT_PRODUCER_ID), DiskFull("no space"))
+    answer = world.answer_of(request)
+    assert answer is not None
+    assert isinstance(answer.error, DiskFull)
 
 
 def test_a_lost_connection_is_retried_and_the_answer_says_that_one_was_lost() -> None:
