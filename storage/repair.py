@@ -12,6 +12,7 @@ Invariants:
     RR2 The mark goes down before files are cut, so that a crash leaves a log that opens or one
         that can be repaired again.
     RR3 A plan is carried out only on what it was made for.
+    RR4 No segment is left behind the new end, not even an empty one: it would pass for a hole.
 
 Source: design of ringlog's log, "Recovery".
 """
@@ -45,7 +46,7 @@ _LOST_FOR_GOOD = (PARTITION_IDENTITY_NAME, START_STATE_NAME)
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Bytes of one file that a repair drops, from `position` to its end."""
+    """Bytes of one file that a repair drops, from `position` to its end; a file cut at 0 goes."""
 
     name: str
     position: int
@@ -90,6 +91,8 @@ class RepairPlan(msgspec.Struct, frozen=True):
         lines += [
             f"copies {cut.size_bytes} bytes of {cut.name} from byte {cut.position} on to "
             f"{cut.copy_name}, then cuts them"
+            if cut.size_bytes
+            else f"removes {cut.name}, which is empty"
             for cut in self.cuts
         ]
         if self.new_raft_state_term is not None:
@@ -174,7 +177,7 @@ def _cuts(
         if base == last
         else Cut(segment_name(base), 0, size)
         for base, size in sizes.items()
-        if size and (base > last or (base == last and position < size))
+        if base > last or (base == last and position < size)
     ]
     return last, position, cuts
 
@@ -221,7 +224,8 @@ def apply_repair(directory: Directory, marks: DurableMarks, plan: RepairPlan) ->
     verdict = verify_partition(directory, marks)
     assert verdict.identity is not None
     for cut in plan.cuts:
-        _copy(directory, cut)
+        if cut.size_bytes:
+            _copy(directory, cut)
     directory.sync()
     marks.lower(verdict.identity.mark_key, plan.mark)
     for cut in sorted(plan.cuts, key=lambda cut: cut.name, reverse=True):

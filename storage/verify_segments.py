@@ -99,6 +99,9 @@ class SegmentVerifier:
 
     def _gap(self, before: Offset | None, offset: Offset, base: Offset) -> None:
         """Say that the segment at `base` does not begin where the one at `before` ends."""
+        if offset >= self._mark_offset and base > offset:
+            self._left_behind(offset, base)
+            return
         path = segment_name(offset if before is None else before)
         if base < offset:
             text = f"runs into the segment that begins at offset {base}"
@@ -113,6 +116,19 @@ class SegmentVerifier:
             position=0 if before is None else self._file_size(before),
             first_offset=offset,
             end_offset=max(offset, base),
+        )
+
+    def _left_behind(self, offset: Offset, base: Offset) -> None:
+        """Name a segment behind the end. Nothing is said of the hole: it was not flushed as a hole.
+
+        What filled it may never have been there, or a repair has cut it.
+        """
+        self._verdict.add(
+            Severity.TORN_TAIL if self._file_size(base) else Severity.HARMLESS,
+            segment_name(base),
+            f"lies behind the end of the log, which is offset {offset}; the next start removes it",
+            first_offset=base,
+            end_offset=base,
         )
 
     def _short_end(self, base_offset: Offset, offset: Offset) -> None:

@@ -7,11 +7,13 @@ import pytest
 
 from ringlog.storage.durable_marks import DurableMarks
 from ringlog.storage.errors import StorageError
+from ringlog.storage.findings import Severity
 from ringlog.storage.repair import RepairPlan, apply_repair, plan_repair
 from ringlog.storage.seal import encode_seal
 from ringlog.storage.segment import load_seal, segment_base, segment_name
 from ringlog.storage.simulated_files import SimulatedCrash, SimulatedDisk
 from ringlog.storage.types import Offset
+from ringlog.storage.verify import verify_partition
 from tests.crash.log_harness import KILL, LOSE_ALL, NAME, POWER_CUT, Harness, open_on, read_all
 from tests.unit.storage.test_recovery import filled, stopped
 from tests.unit.storage.test_verify_segments import filled as with_indexes
@@ -62,6 +64,29 @@ def test_a_repair_says_what_it_costs_keeps_the_rest_and_a_copy_of_what_it_cuts()
     assert read_all(opened.log, Offset(0)) == prefix(harness, 6)
     assert opened.report.cut_bytes == 0
     assert plan_of(disk) is None
+
+
+def test_a_repair_removes_an_empty_segment_behind_the_end_and_no_hole_is_left() -> None:
+    harness = Harness(SimulatedDisk())
+    harness.start()
+    for _i in range(3):
+        harness.append(3, None, 1)
+    harness.now_ms += 10 * harness.config.roll_age_ms
+    harness.log.roll_if_old(harness.now_ms)
+    harness.flush()
+    disk = harness.disk.image(NOWHERE, KILL)
+    directory = disk.directory().subdirectory(NAME)
+    last = segment_name(max(b for n in directory.names() if (b := segment_base(n)) is not None))
+    assert directory.open(last).size_bytes() == 0
+    disk.damage(f"{NAME}/{segment_name(Offset(0))}", 70, b"\xff")
+    plan = repair(disk)
+    assert f"removes {last}, which is empty" in plan.lines()
+    assert not directory.exists(last)
+    assert not directory.exists(f"{last}.damaged-0")
+    findings = verify_partition(directory, DurableMarks.open(disk.directory())).findings
+    assert {finding.severity for finding in findings} == {Severity.HARMLESS}
+    _marks, opened = open_on(disk)
+    assert opened.log.end.offset == 0
 
 
 def test_lost_own_entries_take_the_batches_of_their_terms_with_them() -> None:

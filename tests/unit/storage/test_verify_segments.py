@@ -82,3 +82,23 @@ def test_leftovers_are_named() -> None:
     directory.open(segment_name(Offset(999), ".seal"), create=True)
     (finding,) = verdict_of(disk).findings
     assert (finding.severity, finding.text) == (Severity.HARMLESS, "has no segment")
+
+
+def test_a_segment_behind_the_end_is_named_and_the_hole_before_it_is_no_torn_tail() -> None:
+    harness = Harness(SimulatedDisk(), CONFIG)
+    harness.start()
+    harness.append(2, None, 1, 10)
+    harness.restart_cleanly()
+    disk = harness.disk.image(NOWHERE, KILL)
+    directory = disk.directory().subdirectory(NAME)
+    left = segment_name(Offset(99))
+    directory.open(left, create=True)
+    (finding,) = (f for f in verdict_of(disk).findings if f.path == left)
+    assert (finding.severity, finding.first_offset, finding.end_offset) == (
+        Severity.HARMLESS, 99, 99,
+    )  # fmt: skip
+    assert "lies behind the end of the log, which is offset 2" in finding.text
+    directory.open(left).pwrite([b"bytes"], 0)
+    torn = [f for f in verdict_of(disk).findings if f.path == left and f.position == 0]
+    assert torn[0].severity is Severity.TORN_TAIL
+    assert torn[0].first_offset == torn[0].end_offset
