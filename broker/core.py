@@ -100,6 +100,7 @@ class BrokerCore:
             self._topics.start(started)
 
         def started(error: Exception | None) -> None:
+            self.partitions.news.started()
             if error is None and not self._stopped:
                 self._schedule_space_check()
                 self._schedule_retention(list(self._open_partitions()))

@@ -48,6 +48,9 @@ class Listener(Protocol):
     def on_readable(self, partition: "Partition", size_bytes: int) -> None:
         """The high watermark moved over batches of `size_bytes` together."""
 
+    def on_log_start(self, partition: "Partition", log_start: Offset, *, was_asked: bool) -> None:
+        """The log start moved, by a request (`was_asked`) or by retention."""
+
     def on_disk_full(self, partition: "Partition", error: Exception) -> None:
         """A job found no space: call `Partition.retry` when there may be some."""
 
@@ -287,8 +290,10 @@ class Partition:
         self._listener.on_readable(self, size_bytes)
 
     def on_log_start(self, log_start: Offset) -> None:
-        """End the waits of `delete_records` up to `log_start`."""
-        for wait in self._log_start_waits.release(Position(log_start, 0)):
+        """End the waits of `delete_records` up to `log_start`, and pass it on."""
+        waits = self._log_start_waits.release(Position(log_start, 0))
+        self._listener.on_log_start(self, log_start, was_asked=bool(waits))
+        for wait in waits:
             wait.ended(None)
 
     def on_disk_full(self, error: Exception) -> None:

@@ -23,6 +23,7 @@ from ringlog.broker.error_codes import broker_error
 from ringlog.broker.metrics import CoreMetrics
 from ringlog.broker.partition import Partition
 from ringlog.broker.partition_files import Files, Opened
+from ringlog.broker.partition_news import PartitionNews
 from ringlog.broker.purgatory import ByteWaits
 from ringlog.broker.shell import Shell
 from ringlog.broker.shell_disk import ShellDisk
@@ -50,7 +51,7 @@ from ringlog.storage.errors import (
 from ringlog.storage.errors import DiskFull as StorageFull
 from ringlog.storage.log_job import LogJob
 from ringlog.storage.partition_identity import PartitionIdentity
-from ringlog.storage.types import TopicPartition
+from ringlog.storage.types import Offset, TopicPartition
 
 DAMAGE = (DamagedLog, DamagedState, FileMissing, ReadFailed, WrongDirectory)
 """Errors that cost one partition, not the broker."""
@@ -120,6 +121,7 @@ class Partitions:
         self._when_ready: dict[Partition, Callable[[Exception | None], None]] = {}
         self._stopping = False
         self._flush_timers: set[Partition] = set()
+        self.news = PartitionNews(shell.monotonic_ms)
 
     # -- look-up ---------------------------------------------------------------------------
 
@@ -261,8 +263,7 @@ class Partitions:
     ) -> None:
         key = slot.identity.topic_partition
         if not is_new:
-            for note in opened.report.notes():
-                _log.warning("partition %s: %s", key, note)
+            self.news.opened(key, opened.report)
         log = opened.log
         driver = Driver(
             log,
@@ -376,6 +377,10 @@ class Partitions:
         if size_bytes:
             for reader in self.readers.arrived(partition, size_bytes):
                 reader.wake()
+
+    def on_log_start(self, partition: Partition, log_start: Offset, *, was_asked: bool) -> None:
+        """Tell operators."""
+        self.news.log_start_moved(partition.key, log_start, was_asked=was_asked)
 
     def on_disk_full(self, partition: Partition, error: Exception) -> None:
         """Try again in a while; meanwhile measurements refuse new batches."""

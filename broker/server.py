@@ -169,6 +169,7 @@ class Server:
             self._note_failure(error)
         finally:
             self._take_apart()
+            _log.info("stopped" if self.failure is None else "stopped by a failure")
             self._ready.set()
         return self._exit_code
 

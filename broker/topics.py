@@ -146,7 +146,12 @@ class Topics:
             def altered(topic: TopicInfo | None, error: Exception | None) -> None:
                 hosted = self._partitions.topics.get(name)
                 if topic is not None and hosted is not None:
+                    before = weakness(name, hosted.settings)
                     hosted.settings = settings = settings_of(topic)
+                    _note_alteration(name, changes)
+                    weak = weakness(name, settings)
+                    if weak and weak != before:
+                        _log.warning("%s", weak)
                     for slot in hosted.slots:
                         if slot.partition is not None:
                             slot.partition.alter(settings)
@@ -197,6 +202,7 @@ class Topics:
                 undo(error)
                 return
             self._partitions.topics[topic.name] = hosted
+            _log.info("topic %s created, partitions: %d", topic.name, len(topic.partitions))
             weak = weakness(topic.name, hosted.settings)
             if weak:
                 _log.warning("%s", weak)
@@ -233,6 +239,7 @@ class Topics:
                 undo(error)
                 return
             hosted.slots.extend(new)
+            _log.info("topic %s grew, partitions: %d", topic.name, len(hosted.slots))
             ended(grown, None)
 
         def undo(error: Exception) -> None:
@@ -262,6 +269,7 @@ class Topics:
 
         def forgotten(_topic: TopicInfo | None, error: Exception | None) -> None:
             if error is None:
+                _log.info("topic %s deleted", topic.name)
                 self._shell.run(remove, _note_removal)
             on_done(error)
 
@@ -308,6 +316,14 @@ def _both(ended: Ended, done: Callable[[], None]) -> Ended:
         done()
 
     return finish
+
+
+def _note_alteration(name: str, changes: Mapping[str, str | None]) -> None:
+    told = ", ".join(
+        f"{key} back to its default" if value is None else f"{key}={value}"
+        for key, value in changes.items()
+    )
+    _log.info("topic %s altered: %s", name, told)
 
 
 def _note_removal(_result: object, error: Exception | None) -> None:

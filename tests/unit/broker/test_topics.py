@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import logging
 import random
 from pathlib import Path
 
@@ -199,3 +200,22 @@ def test_memory_and_weak_topics_say_so_at_start(caplog: pytest.LogCaptureFixture
     body = m.DescribeBrokerRequest()
     described = after.ask(m.ApiKey.DESCRIBE_BROKER, body, m.DescribeBrokerResponse)
     assert len(described.warnings) == 3
+
+
+def test_the_life_of_a_topic_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ringlog.broker.topics")
+    bench = Bench()
+    bench.create(partitions=2)
+    bench.ask(m.ApiKey.ADD_PARTITIONS, m.AddPartitionsRequest("t", 5, 1000), m.Done)
+    bench.alter(retention_ms="5000", flush_policy="os")
+    bench.alter(retention_ms=None)
+    bench.delete()
+    assert [record.getMessage() for record in caplog.records] == [
+        "topic t created, partitions: 2",
+        "topic t grew, partitions: 5",
+        "topic t altered: retention.ms=5000, flush.policy=os",
+        "topic t: flush.policy=os; a power loss may lose acknowledged records",
+        "topic t altered: retention.ms back to its default",
+        "topic t deleted",
+    ]
+    assert caplog.records[3].levelno == logging.WARNING
