@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import crc32c
 import pytest
 
 from ringlog.storage.record_codec import Record, decode_records, encode_batch
@@ -87,6 +88,42 @@ def test_a_torn_tail_is_damage_and_not_an_end(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (1, "")
         assert "damaged" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("codec", [2, 4, 7])
+def test_a_codec_it_does_not_read_is_no_damage(tmp_path: Path, codec: int) -> None:
+    batch = bytearray(batches()[0])
+    batch[22] = codec
+    batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    file = tmp_path / "codec.log"
+    file.write_bytes(batch)
+    done = read_segment(file)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"codec {codec} is not read here" in done.stderr
+    assert "damaged" not in done.stderr
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing.log", tmp_path):
+        done = read_segment(path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.count("\n") == 1
+        assert str(path) in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
+    file = tmp_path / "many.log"
+    file.write_bytes(b"".join(batches()))
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", str(SCRIPT), str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as reading:
+        assert reading.stdout is not None
+        assert reading.stderr is not None
+        reading.stdout.readline()
+        reading.stdout.close()
+        assert reading.stderr.read() == b""
 
 
 def test_without_a_file_it_says_what_it_is() -> None:
