@@ -146,7 +146,7 @@ def check_alteration(
     before = parse_settings(present, replication_factor=replication_factor)
     after = parse_settings(merged, replication_factor=replication_factor)
     for name in sorted(FIXED_AT_CREATION & changes.keys()):
-        if before.values[name] != after.values[name]:
+        if changes[name] is None or before.values[name] != after.values[name]:
             raise InvalidConfig(
                 f"{name} is fixed when a topic is created, here {before.values[name]}",
                 hint="create another topic with the setting you want and copy the records",

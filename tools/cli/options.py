@@ -47,6 +47,11 @@ def settings_from(pairs: Sequence[str]) -> dict[str, str]:
                 f"--config {pair!r} is not NAME=VALUE",
                 hint="for example --config retention.ms=60000",
             )
+        if name in settings:
+            raise InvalidArgument(
+                f"--config gives {name} twice: {settings[name]!r} and {value!r}",
+                hint="give each setting once",
+            )
         settings[name] = value
     return settings
 

@@ -115,7 +115,11 @@ def alter(
     """
     if not pairs and not defaults:
         raise click.UsageError("nothing to change; give --config NAME=VALUE or --default NAME")
-    changes: dict[str, str | None] = {**settings_from(pairs), **dict.fromkeys(defaults)}
+    changes: dict[str, str | None] = {**settings_from(pairs)}
+    for setting in defaults:
+        if setting in changes:
+            raise click.UsageError(f"{setting} is given twice; give each setting once")
+        changes[setting] = None
     with _admin(bootstrap_servers) as admin:
         admin.alter_topic(name, changes)
     say(f"altered {name}")

@@ -101,6 +101,8 @@ def test_what_is_fixed_can_be_named_but_not_changed(name: str) -> None:
         check_alteration({}, {name: other}, replication_factor=1)
     with pytest.raises(InvalidConfig, match="fixed"):
         check_alteration({name: other}, {name: None}, replication_factor=1)
+    with pytest.raises(InvalidConfig, match="fixed"):
+        check_alteration({}, {name: None}, replication_factor=1)
 
 
 def test_the_table_has_a_row_for_each_setting() -> None:

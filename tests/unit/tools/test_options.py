@@ -48,3 +48,8 @@ def test_settings_may_hold_equals_signs_and_be_empty() -> None:
 def test_a_setting_without_name_or_value_is_refused(pair: str) -> None:
     with pytest.raises(InvalidArgument, match="is not NAME=VALUE"):
         settings_from((pair,))
+
+
+def test_a_setting_given_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"gives a twice: '1' and '2'.*each setting once"):
+        settings_from(("a=1", "b=1", "a=2"))
