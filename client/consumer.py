@@ -23,7 +23,7 @@ from typing import Self
 from ringlog.client.arguments import check_timeout, one_partition, several_partitions, topic_names
 from ringlog.client.config import ClientConfig, bootstrap_addresses, check_number
 from ringlog.client.connection import Client, forked_error, monotonic_ms
-from ringlog.client.consumer_config import ConsumerConfig, Deserializer
+from ringlog.client.consumer_config import ConsumerConfig, Deserializer, OffsetReset
 from ringlog.client.errors import ClientClosed, UnknownPartition, error_from
 from ringlog.client.fetch_agent import Callback, FetchAgent
 from ringlog.client.fetch_slot import NO_OFFSET, Slot
@@ -74,7 +74,7 @@ class Consumer:
         bootstrap_servers: str | Sequence[str] | None = None,
         group_id: str | None = None,
         client_id: str = "ringlog-consumer",
-        auto_offset_reset: str = "latest",
+        auto_offset_reset: OffsetReset = "latest",
         fetch_min_bytes: int = 1,
         fetch_max_wait_ms: int = 500,
         fetch_max_bytes: int = 50 * 1024 * 1024,

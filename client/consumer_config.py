@@ -8,12 +8,14 @@ Invariants:
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from ringlog.client.config import check_number
 from ringlog.client.errors import InvalidArgument
 from ringlog.client.fetcher import RESETS, FetchLimits
 
 MIB = 1024 * 1024
+OffsetReset = Literal["earliest", "latest", "none"]
 Deserializer = Callable[[bytes | None], object]
 
 
@@ -23,7 +25,7 @@ class ConsumerConfig:
 
     group_id: str | None = None
     """Must be left out: the consumer reads all partitions it is given and commits nothing."""
-    auto_offset_reset: str = "latest"
+    auto_offset_reset: OffsetReset = "latest"
     """Where a new assignment starts, and where reading goes on when an offset is gone: earliest,
     latest, or none (start at the earliest; a gone offset is an error)."""
     fetch_min_bytes: int = 1

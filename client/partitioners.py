@@ -15,11 +15,14 @@ bucket formula of the queue API (md5).
 import hashlib
 import zlib
 from collections.abc import Callable
+from typing import Literal
 
 from ringlog.client.errors import InvalidArgument
 
 Partitioner = Callable[[bytes, int], int]
 """(key, number of partitions) -> partition."""
+
+PartitionerName = Literal["crc32", "murmur2", "md5"]
 
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C

@@ -37,10 +37,10 @@ from ringlog.client.errors import (
     error_from,
 )
 from ringlog.client.messages import MetadataRequest, MetadataResponse
-from ringlog.client.partitioners import Partitioner
+from ringlog.client.partitioners import Partitioner, PartitionerName
 from ringlog.client.partitioners import partitioner as chosen_partitioner
 from ringlog.client.producer_agent import ProducerAgent
-from ringlog.client.producer_config import MIB, ProducerConfig
+from ringlog.client.producer_config import MIB, Acks, Compression, ProducerConfig
 from ringlog.client.requests import ANY_BROKER
 from ringlog.client.serializers import HeadersLike, Serializer, to_bytes, to_headers
 from ringlog.storage.record_batch import HEADER_SIZE
@@ -98,17 +98,17 @@ class BatchProducer:
         bootstrap_servers: str | Sequence[str] | None = None,
         *,
         client_id: str = "ringlog-producer",
-        acks: str | int = "all",
+        acks: Acks = "all",
         batch_size: int = 1024,
         batch_bytes: int = MIB,
         linger_ms: int = 100,
-        compression: str | None = None,
+        compression: Compression | None = None,
         buffer_memory: int = 64 * MIB,
         max_block_ms: int = 60_000,
         delivery_timeout_ms: int = 120_000,
         max_in_flight: int = 16,
         enable_idempotence: bool = True,
-        partitioner: str | Partitioner = "crc32",
+        partitioner: PartitionerName | Partitioner = "crc32",
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
         request_timeout_ms: int = 30_000,

@@ -8,6 +8,7 @@ Invariants:
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ringlog.client.config import check_number
 from ringlog.client.errors import InvalidArgument
@@ -17,6 +18,8 @@ MAX_IN_FLIGHT = 16
 """Batches per producer and partition that a broker remembers (inclusive)."""
 
 MIB = 1024 * 1024
+Acks = Literal["all", -1, 0, 1]
+Compression = Literal["lz4"]
 _MAX_MS = 2**31 - 1
 
 
@@ -27,7 +30,7 @@ class ProducerConfig:
     Sizes in bytes, but for `batch_size`, which counts records.
     """
 
-    acks: str | int = "all"
+    acks: Acks = "all"
     """"all" (or -1): flushed on a majority; 1: on the leader; 0: no answer, nothing promised."""
     batch_size: int = 1024
     """Most records in a batch."""
@@ -35,7 +38,7 @@ class ProducerConfig:
     """Target for the records of a batch; a larger record travels alone."""
     linger_ms: int = 100
     """Longest time a batch waits for more records while others are under way."""
-    compression: str | None = None
+    compression: Compression | None = None
     """None or "lz4"."""
     buffer_memory: int = 64 * MIB
     """Most bytes that wait to be acknowledged; beyond it `send` waits."""

@@ -258,7 +258,11 @@ def test_arguments_and_ends(tmp_path: Path) -> None:
         with pytest.raises(InvalidArgument, match="groups are not built"):
             Consumer("nope", bootstrap_servers=address, group_id="g")
         with pytest.raises(InvalidArgument, match="earliest, latest, none"):
-            Consumer("nope", bootstrap_servers=address, auto_offset_reset="middle")
+            Consumer(
+                "nope",
+                bootstrap_servers=address,
+                auto_offset_reset="middle",  # type: ignore[arg-type]  # wrong on purpose
+            )
         consumer = Consumer(bootstrap_servers=address)
         with pytest.raises(UnknownPartition, match="assign or subscribe"):
             consumer.seek("t", 0, 0)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import click
 
 from ringlog.client import Consumer, Record, TopicPartition
+from ringlog.client.consumer_config import OffsetReset
 from ringlog.client.errors import BrokerError, CorruptRecord, InvalidArgument, RinglogError
 from ringlog.tools.cli.exits import Exit
 from ringlog.tools.cli.json_records import json_record
@@ -93,7 +94,7 @@ def command(  # noqa: PLR0913  one parameter per option
     return Exit.DONE
 
 
-def _reset(offset: int | None, *, from_beginning: bool) -> str:
+def _reset(offset: int | None, *, from_beginning: bool) -> OffsetReset:
     if offset is not None:
         # Whoever names an offset means that one.
         return "none"

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import click
 
@@ -29,6 +29,8 @@ from ringlog.client.errors import (
     InvalidArgument,
     RinglogError,
 )
+from ringlog.client.partitioners import PartitionerName
+from ringlog.client.producer_config import Acks
 from ringlog.tools.cli.exits import Exit, exit_of, one_line
 from ringlog.tools.cli.lines import records_of
 from ringlog.tools.cli.options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, bytes_from
@@ -85,6 +87,9 @@ class Ledger:
             self.failed = error
 
 
+ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
+
+
 @click.command(name="produce")
 @click.argument("topic")
 @click.option("--file", "path", type=click.Path(path_type=Path), help="Default: standard input.")
@@ -109,7 +114,7 @@ class Ledger:
 )
 @click.option(
     "--acks",
-    type=click.Choice(["all", "1", "0"]),
+    type=click.Choice(list(ACKS)),
     default="all",
     show_default=True,
     help="Acknowledged when: flushed on a majority, flushed on the leader, never.",
@@ -121,8 +126,8 @@ def command(  # noqa: PLR0913  one parameter per option
     path: Path | None,
     delimiter: str,
     key_separator: str | None,
-    compression: str,
-    partitioner: str,
+    compression: Literal["none", "lz4"],
+    partitioner: PartitionerName,
     partition: int | None,
     acks: str,
     bootstrap_servers: str | None,
@@ -144,7 +149,7 @@ def command(  # noqa: PLR0913  one parameter per option
         BatchProducer(
             bootstrap_servers,
             client_id="ringlog-produce",
-            acks=acks if acks == "all" else int(acks),
+            acks=ACKS[acks],
             compression=None if compression == "none" else compression,
             partitioner=partitioner,
             bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
@@ -173,6 +178,10 @@ def command(  # noqa: PLR0913  one parameter per option
 @contextmanager
 def _opened(path: Path | None) -> Iterator[BinaryIO]:
     if path is None:
+        if sys.stdin is None:
+            raise InvalidArgument(
+                "standard input is closed", hint="name a file, or pipe records in"
+            )
         yield sys.stdin.buffer
         return
     with path.open("rb") as stream:

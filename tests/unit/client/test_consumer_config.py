@@ -39,7 +39,7 @@ def test_the_ends_of_each_range_are_allowed() -> None:
 
 def test_a_reset_that_is_not_known_names_those_that_are() -> None:
     with pytest.raises(InvalidArgument) as caught:
-        ConsumerConfig(auto_offset_reset="middle")
+        ConsumerConfig(auto_offset_reset="middle")  # type: ignore[arg-type]  # wrong on purpose
     assert caught.value.hint == "give one of earliest, latest, none"
 
 
