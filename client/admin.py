@@ -22,6 +22,7 @@ from ringlog.client.config import (
     ClientConfig,
     bootstrap_addresses,
     check_number,
+    check_text,
     parse_address,
 )
 from ringlog.client.connection import Client
@@ -238,7 +239,8 @@ class Admin:
             UnknownTopic, InvalidConfig.
         """
         changes = {
-            key: None if value is None else _setting(key, value) for key, value in config.items()
+            check_text("setting name", key): None if value is None else _setting(key, value)
+            for key, value in config.items()
         }
         body = AlterTopicRequest(topic_name(name), changes, self._timeout_ms)
         self._change(ANY_BROKER, body).expect(Done)
@@ -338,12 +340,11 @@ class Admin:
 
 
 def _setting(key: str, value: object) -> str:
-    if not isinstance(key, str):
-        raise InvalidArgument(f"setting name {key!r} is not a text")
+    check_text("setting name", key)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
-        return str(value)
+        return check_text(key, str(value))
     raise InvalidArgument(f"{key} is {value!r}", hint="give a text, a number or a boolean")
 
 

@@ -9,11 +9,14 @@ Invariants:
 
 from collections.abc import Iterable
 
+from ringlog.client.config import check_text
 from ringlog.client.errors import InvalidArgument, UnknownTopic
 from ringlog.storage.types import TopicPartition
 
 MAX_TIMEOUT_S = 2**31 / 1000
 """Longer timeouts, infinity too, count as this."""
+
+TOPIC_RULE = "a topic name has 1 to 249 characters of A-Z a-z 0-9 . _ -"
 
 _PAIR_LENGTH = 2
 
@@ -44,11 +47,13 @@ def topic_name(name: object) -> str:
     """`name`, when it is a text. Whether a topic can have that name, the broker says.
 
     Raises:
-        InvalidArgument: it is no text, or empty.
+        InvalidArgument: it is no text, empty, or no Unicode, so that it cannot travel.
     """
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"topic name {name!r} is not a text of at least one character")
-    return name
+        raise InvalidArgument(
+            f"topic name {name!r} is not a text of at least one character", hint=TOPIC_RULE
+        )
+    return check_text("topic name", name, hint=TOPIC_RULE)
 
 
 def existing_topic(name: object) -> str:

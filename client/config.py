@@ -49,13 +49,27 @@ class ClientConfig:
     """Metadata of topics in use is asked for again after this."""
 
     def __post_init__(self) -> None:
-        """Check every number. Raises InvalidArgument."""
+        """Check every number and name. Raises InvalidArgument."""
         if not self.bootstrap:
             raise InvalidArgument("bootstrap_servers names no address", hint="write host:port")
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name.endswith("_ms"):
                 check_number(field.name, value, 1, _MAX_MS)
+        check_text("client_id", self.client_id)
+
+
+def check_text(name: str, value: object, hint: str = "") -> str:
+    """Return `value` when it is a text that can travel (UTF-8). Raises InvalidArgument."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} {value!r} is not a text", hint=hint)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"{name} {value!r} is no valid Unicode text: {error.reason}", hint=hint
+        ) from None
+    return value
 
 
 def check_number(name: str, value: object, low: int, high: int) -> int:

@@ -14,7 +14,7 @@ Invariants:
     C1  Sockets, session and agents are touched by the IO thread alone.
     C2  The IO thread never waits but in its one poll; names are resolved on a thread of their own.
     C3  A caller's wait ends with its deadline or an interrupt, also when the IO thread dies: that
-        answers everything with the error that killed it.
+        answers everything with the error that killed it, at once, whatever stood half done.
     C4  After a fork the child's copy refuses every call with `ClientForked`; it touches neither
         the sockets nor the thread, which are the parent's.
     C5  A connection that closed is never reused: the next one resolves the name anew.
@@ -30,6 +30,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import zmq
@@ -44,7 +45,7 @@ from ringlog.client.errors import (
     RinglogError,
 )
 from ringlog.client.messages import Message
-from ringlog.client.pool import Answered, Close, Open, Send
+from ringlog.client.pool import Answered, Close, Effect, Open, Send
 from ringlog.client.requests import Answer, Request, Route
 from ringlog.client.session import Session
 from ringlog.storage.types import Buffer
@@ -85,7 +86,7 @@ class Agent(Protocol):
         """
 
     def on_client_ended(self, error: RinglogError) -> None:
-        """The IO thread ends with `error`: end whatever is open. The last call."""
+        """The IO thread ended with `error`: end whatever is open. Again when more came late."""
 
 
 class _Wire:
@@ -132,12 +133,16 @@ class Client:
         self.session = Session(config, rng, client_version=__version__)
         self._agents: list[Agent] = []
         self._inbox: deque[Callable[[int], None]] = deque()
+        self._effects: deque[Effect] = deque()
+        """Not yet carried out."""
         self._asleep = False
         self._stopping = False
         self.forked = False
         """Whether this is a child's copy of what the parent uses."""
         self._failure: RinglogError | None = None
         self._start_lock = threading.Lock()
+        self._ending = threading.RLock()
+        """Callbacks run under it, and may call this client: it refuses them."""
         self._thread: threading.Thread | None = None
         self._wires: dict[str, _Wire] = {}
         self._probes: dict[str, object] = {}
@@ -296,12 +301,13 @@ class Client:
             if due_ms is not None and due_ms <= now_ms:
                 session.on_deadline(now_ms)
             deadlines = [agent.turn(now_ms) for agent in self._agents]
-            effects = session.take_effects()
+            effects = self._effects
+            effects.extend(session.take_effects())
             if not effects:
                 deadlines.append(session.next_deadline_ms())
                 return min((when for when in deadlines if when is not None), default=None)
-            for effect in effects:
-                match effect:
+            while effects:
+                match effects.popleft():
                     case Send(address, frames):
                         self._send(address, frames)
                     case Answered(request, answer):
@@ -411,10 +417,8 @@ class Client:
     def _end(self, error: RinglogError) -> None:
         """Answer everything, refuse what comes, give every resource back."""
         self._failure = error
-        self.session.close(error)
+        self._last_call(lambda: self.session.close(error))
         self._refuse_inbox()
-        for agent in self._agents:
-            agent.on_client_ended(error)
         for address in list(self._wires):
             self._drop(address, CLOSE_LINGER_MS)
         self._refuse_inbox()
@@ -423,14 +427,28 @@ class Client:
         self._context.term()
 
     def _refuse_inbox(self) -> None:
-        """Run what was posted against the closed session; by whichever thread comes late."""
-        now_ms = monotonic_ms()
-        with self._start_lock:
-            self._run_inbox(now_ms)
-            effects = self.session.take_effects()
-        for effect in effects:
-            if isinstance(effect, Answered):
-                effect.request.on_done(effect.answer, now_ms)
+        """Run what was posted against the closed session; by whichever thread comes late.
+
+        Whatever fails here, everybody else who waits is woken.
+        """
+        now_ms, error = monotonic_ms(), self._failure
+        assert error is not None, "the IO thread has ended"
+        with self._ending:
+            while self._inbox:
+                self._last_call(partial(self._inbox.popleft(), now_ms))
+            self._effects.extend(self.session.take_effects())
+            while self._effects:
+                effect = self._effects.popleft()
+                if isinstance(effect, Answered):
+                    self._last_call(partial(effect.request.on_done, effect.answer, now_ms))
+            for agent in self._agents:
+                self._last_call(partial(agent.on_client_ended, error))
+
+    def _last_call(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            log.exception("at the end of client %s", self.config.client_id)
 
 
 class _Dialled:

@@ -123,7 +123,7 @@ class Link:
         )
 
     def encode(self, request: Request, client_version: str) -> list[Buffer]:
-        """The frames of a request. Raises UnsupportedVersion."""
+        """The frames of a request. Raises UnsupportedVersion, InvalidArgument."""
         version = self.version_of(request.api, client_version)
         header = encode_request(request.api, version, request.correlation_id, request.body)
         return [header, *request.frames]

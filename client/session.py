@@ -25,6 +25,7 @@ from ringlog.client.errors import (
     BrokerError,
     DeadlineExceeded,
     DiskFull,
+    InvalidArgument,
     NoBrokerReachable,
     RinglogError,
     UnknownPartition,
@@ -76,6 +77,8 @@ class Session:
             client_version=client_version,
             on_dropped=self._on_dropped,
         )
+        self._open: dict[Request, None] = {}
+        """Every request that is not answered, wherever it stands."""
         self._unrouted: dict[Request, None] = {}
         self._pausing: dict[Request, None] = {}
         self._last_id = 0
@@ -93,6 +96,7 @@ class Session:
         if self._closed is not None:
             self._finish(request, Answer(error=self._closed, sent=False))
             return
+        self._open[request] = None
         request.deadline_ms = now_ms + request.timeout_ms
         request.timer = self._timers.at(request.deadline_ms, lambda _: self._expire(request))
         self._route(request, now_ms)
@@ -105,14 +109,12 @@ class Session:
     def close(self, error: RinglogError) -> None:
         """Answer everything with `error`, drop every connection, refuse what comes."""
         self._closed = error
-        waiting = [*self._unrouted, *self._pausing]
         for link in self._pool.links:
             for request in link.in_flight.values():
                 request.lost = True
-            waiting += [*link.queue, *link.in_flight.values()]
             if link.state is not LinkState.IDLE:
                 self._pool.effects.append(Close(link.address))
-        for request in waiting:
+        for request in list(self._open):
             self._give_up(request, error)
 
     def take_effects(self) -> list[Effect]:
@@ -339,7 +341,7 @@ class Session:
         request.address = link.address
         try:
             frames = link.encode(request, self._version)
-        except UnsupportedVersion as error:
+        except (UnsupportedVersion, InvalidArgument) as error:
             self._give_up(request, error)
             return
         request.attempts += 1
@@ -419,6 +421,7 @@ class Session:
         self._finish(request, answer)
 
     def _finish(self, request: Request, answer: Answer) -> None:
+        self._open.pop(request, None)
         self._unrouted.pop(request, None)
         self._pausing.pop(request, None)
         if not request.done:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ringlog.client.errors import ErrorInfo
+from ringlog.client.errors import ErrorInfo, InvalidArgument
 
 T = TypeVar("T")
 
@@ -54,8 +54,15 @@ _response_decoder = msgspec.msgpack.Decoder(ResponseHeader)
 
 
 def encode_request(api_key: int, api_version: int, correlation_id: int, body: object) -> bytes:
-    """Encode a request's first frame."""
-    return _encoder.encode((api_key, api_version, correlation_id, body))
+    """Encode a request's first frame.
+
+    Raises:
+        InvalidArgument: something in `body` has no encoding, such as a text that is no Unicode.
+    """
+    try:
+        return _encoder.encode((api_key, api_version, correlation_id, body))
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise InvalidArgument(f"the request cannot be encoded: {error}") from error
 
 
 def encode_response(correlation_id: int, error: ErrorInfo | None, body: object) -> bytes:

@@ -217,3 +217,12 @@ def test_bad_arguments_never_reach_a_broker(name: str, args: tuple[object, ...])
 def test_bad_addresses_are_refused_at_once() -> None:
     with pytest.raises(InvalidArgument):
         Admin("tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("config", [{"\udcff": "1"}, {"retention.ms": "\udcff"}])
+def test_a_setting_that_cannot_travel_is_refused(config: dict[str, object]) -> None:
+    with Admin("127.0.0.1:1") as admin:
+        with pytest.raises(InvalidArgument, match="Unicode"):
+            admin.create_topic("t", config=config)
+        with pytest.raises(InvalidArgument, match="Unicode"):
+            admin.alter_topic("t", config)

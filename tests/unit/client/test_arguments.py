@@ -66,3 +66,9 @@ def test_what_is_no_list_of_partitions_is_refused(given: object) -> None:
 def test_a_topic_in_the_place_of_partitions_is_told_of_subscribe() -> None:
     with pytest.raises(InvalidArgument, match=r'TopicPartition\("orders", 0\).*subscribe'):
         arguments.several_partitions("orders")
+
+
+@pytest.mark.parametrize("name", ["\udcff", "a\ud800b", b"t", "", None, 7])
+def test_a_name_that_cannot_travel_is_told_with_the_rule(name: object) -> None:
+    with pytest.raises(InvalidArgument, match="1 to 249 characters"):
+        arguments.topic_name(name)

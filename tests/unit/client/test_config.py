@@ -94,3 +94,9 @@ def test_check_number(value: object) -> None:
     with pytest.raises(InvalidArgument):
         check_number("n", value, 1, 10)
     assert check_number("n", 10, 1, 10) == 10
+
+
+@pytest.mark.parametrize("name", ["\udcff", b"x", 7])
+def test_a_client_id_that_cannot_travel_is_refused(name: object) -> None:
+    with pytest.raises(InvalidArgument, match="client_id"):
+        ClientConfig(("a:1",), client_id=name)  # type: ignore[arg-type]

@@ -263,3 +263,70 @@ def test_an_idle_client_sleeps() -> None:
 
 def test_the_clock_is_monotonic_milliseconds() -> None:
     assert abs(monotonic_ms() - time.monotonic() * 1000) < 50
+
+
+def test_a_request_that_cannot_be_encoded_ends_alone() -> None:
+    with ScriptedBroker({"t": 1}) as broker:
+        client = client_of(broker.address)
+        for name in ("\udcff", 2**70):
+            bad = client.call(ANY_BROKER, MetadataRequest([name]))  # type: ignore[list-item]
+            assert isinstance(bad.error, InvalidArgument)
+            assert not bad.sent
+        assert client.call(ANY_BROKER, ID).error is None
+        client.close(5)
+
+
+class Bomb:
+    """An agent that fails in its turn, once it is armed."""
+
+    armed = False
+    ended = 0
+
+    def turn(self, _now_ms: int) -> None:
+        if self.armed:
+            raise RuntimeError("boom")
+
+    def on_client_ended(self, _error: RinglogError) -> None:
+        self.ended += 1
+        raise RuntimeError("boom again")
+
+
+@pytest.mark.parametrize("place", ["turn", "inbox", "callback", "routing"])
+def test_an_io_thread_that_fails_wakes_everybody_at_once(place: str) -> None:
+    client = client_of("127.0.0.1:1", bootstrap_timeout_ms=60_000)
+    bomb, other = Bomb(), Bomb()
+    client.attach(bomb)
+    client.attach(other)
+    answers: list[Answer] = []
+    ended = threading.Semaphore(0)
+
+    def on_done(answer: Answer, _now_ms: int) -> None:
+        answers.append(answer)
+        ended.release()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    for _ in range(2):
+        client.submit(Request(ANY_BROKER, ID, timeout_ms=60_000, on_done=on_done))
+    match place:
+        case "turn":
+            client.post(lambda _: setattr(bomb, "armed", True))
+        case "inbox":
+            client.post(fail)
+        case "callback":
+            client.submit(Request(AtAddress("a:1"), ID, timeout_ms=1, on_done=fail))
+        case "routing":
+            # Half routed: it stands in no queue.
+            client.post(lambda _: setattr(client.session, "_route", fail))
+            client.submit(Request(ANY_BROKER, ID, timeout_ms=60_000, on_done=on_done))
+    count = 3 if place == "routing" else 2
+    for _ in range(count):
+        assert ended.acquire(timeout=10)
+    assert all("boom" in str(answer.error) for answer in answers)
+    assert len(answers) == count
+    with pytest.raises(InternalError, match="boom"):
+        client.post(fail)
+    client.close(5)
+    assert bomb.ended
+    assert other.ended, "although the first one failed there too"
