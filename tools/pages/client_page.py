@@ -51,8 +51,8 @@ the variable `RINGLOG_BOOTSTRAP_SERVERS`, then 127.0.0.1:5555.
   in seconds.
 - **`send` returns before the record is stored.** `Delivery.result` waits and raises; a loop that
   asks for each result before the next `send` gets no batches. Send first, then `flush`, then look.
-- **A topic that may be there already**: `create_topic` raises `TopicExists`; catch it, and look with
-  `describe_topic` whether its partitions and settings are those you want.
+- **A topic that may be there already**: `create_topic` raises `TopicExists`; catch it, and look
+  with `describe_topic` whether its partitions and settings are those you want.
 
 A consumer that goes on where the last run ended. Offsets are written after the work, so that a
 crash repeats records and loses none:
