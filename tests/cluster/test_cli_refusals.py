@@ -2,12 +2,21 @@
 
 import re
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.cli_process import CliBroker, Result, environment, ringlog
+from tests.cluster.cli_process import (
+    PATIENCE_S,
+    ROOT,
+    CliBroker,
+    Result,
+    command,
+    environment,
+    ringlog,
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +34,31 @@ def refused(result: Result, code: int, *texts: str) -> str:
     for text in texts:
         assert text in line
     return line
+
+
+@pytest.mark.parametrize(
+    ("redirection", "arguments", "text"),
+    [
+        (">&-", "topic list", "standard output is closed; send it to a file"),
+        (">&-", "broker", "standard output is closed; send it to a file"),
+        ("<&-", "produce t", "standard input is closed; name a file"),
+    ],
+)
+def test_a_closed_standard_stream_is_named(
+    broker: CliBroker, redirection: str, arguments: str, text: str
+) -> None:
+    words = command(*arguments.split())
+    if arguments != "broker":
+        words += ["-b", broker.address]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *words],
+        capture_output=True,
+        env=environment(),
+        cwd=ROOT,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    refused(done, 2, text)
 
 
 def silent_addresses() -> Iterator[tuple[str, str]]:

@@ -11,10 +11,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from ringlog import __version__
+from ringlog.client.errors import InvalidArgument
 from ringlog.tools.cli.exits import Exit, exit_of, one_line
 from ringlog.tools.cli.output import show_warnings
 
@@ -58,6 +60,8 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit code. Console scripts pass it to `sys.exit`."""
+    if sys.stderr is None:  # closed by whoever started us: nobody wants to be told
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  open to the end
     code: int = Exit.DONE
     problem: BaseException | None = None
     try:
@@ -78,6 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    if sys.stdout is None:
+        raise InvalidArgument(
+            "standard output is closed", hint="send it to a file, or to /dev/null"
+        )
     try:
         code = cli.main(args=arguments, prog_name="ringlog", standalone_mode=False)
     except click.exceptions.Abort:
