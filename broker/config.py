@@ -149,7 +149,8 @@ class BrokerConfig:
     )
     disk_reserve_bytes: int = setting(
         512 * MIB,
-        "Free space below which produce is refused with DISK_FULL.",
+        "Free space below which produce is refused with DISK_FULL. What is kept lets retention, "
+        "deletes and a stop still write what frees space; with 0 a full disk can refuse those too.",
         limits=(0, 1024 * GIB),
     )
     disk_check_interval_ms: int = setting(
