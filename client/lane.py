@@ -25,6 +25,10 @@ from ringlog.client.metadata import SecondLook
 from ringlog.storage.record_codec import EncodedRecords, seal_batch
 from ringlog.storage.types import NO_PRODUCER_ID
 
+PROOF_MS = 60_000
+"""For this long after an acknowledgement a log is trusted to remember the producer. It forgets by
+count, when thousands of other producers have written since."""
+
 MAX_EPOCH = 2**15 - 1
 _SEQUENCES = 2**31
 
@@ -116,6 +120,10 @@ class Lane:
             # or it can take no more.
             or batch.taken() >= batch.capacity
         )
+
+    def is_proven(self, now_ms: int) -> bool:
+        """Whether the log is known to know this producer."""
+        return self.proven_ms is not None and now_ms - self.proven_ms < PROOF_MS
 
     def use_producer(self, producer_id: int, epoch: int) -> None:
         """Begin under a producer id; what is in flight is numbered anew (L3 is the caller's)."""

@@ -98,7 +98,7 @@ class ProducerAgent:
         core, session = self._core, self._client.session
         if session.metadata_answers != self._seen_answers:
             self._seen_answers = session.metadata_answers
-            self.max_message_bytes = session.max_message_bytes
+            self.max_message_bytes = core.max_message_bytes = session.max_message_bytes
             for topic in list(self._topics.values()):
                 self._update(topic, session.metadata.topic(topic.name))
             core.on_metadata(now_ms)

@@ -53,17 +53,13 @@ from ringlog.client.producer_effects import (
 )
 from ringlog.client.requests import Answer
 from ringlog.client.retry import Backoff
-from ringlog.client.split import split_batch
+from ringlog.client.split import split_batch, too_large
 from ringlog.client.timers import Timers
-from ringlog.storage.record_codec import encode_body
+from ringlog.storage.record_codec import encode_body, seal_batch
 from ringlog.storage.types import NO_PRODUCER_ID
 
 EMPTY_SLOT_GRACE_MS = 100
 """After this long a slot that was taken and not written is left out of its batch."""
-
-PROOF_MS = 60_000
-"""For this long after an acknowledgement a log is trusted to remember the producer. It forgets by
-count, when thousands of other producers have written since."""
 
 TURN_BYTES = 256 * 1024
 """A partition that has given this much in one turn waits for the next: what is encoded leaves, and
@@ -96,6 +92,8 @@ class ProducerCore:
             request_timeout_ms: of one attempt.
             give_up_empty: `Batch.give_up_empty` under whatever lock writers take.
         """
+        self.max_message_bytes: int | None = None
+        """Largest batch a broker takes in, once one has said so."""
         self._config = config
         self._metadata = metadata
         self._rng = rng
@@ -207,8 +205,7 @@ class ProducerCore:
     @property
     def unfinished(self) -> Iterable[Batch]:
         """Every batch that has not ended."""
-        for lane in self._lanes.values():
-            yield from lane.unfinished
+        return (batch for lane in self._lanes.values() for batch in lane.unfinished)
 
     def abandon(self, error: RinglogError) -> None:
         """End everything: what may be stored as unknown, the rest with `error`."""
@@ -236,8 +233,6 @@ class ProducerCore:
                 if batches := self._advance(lane, now_ms, wall_ms):
                     ready.setdefault(leader, []).extend(batches)
         for leader, batches in ready.items():
-            for batch in batches:
-                batch.outstanding = True
             self._effects += produce_requests(
                 leader,
                 batches,
@@ -271,7 +266,10 @@ class ProducerCore:
         if lane.draining or not self._has_identity(lane):
             return []
         sending: list[Batch] = []
-        limit = self._in_flight_limit(lane, now_ms)
+        # A log that does not know the producer takes any first sequence: the second batch, too,
+        # should the first be refused. So the first one goes alone until it is acknowledged.
+        is_known = not self._config.idempotent or lane.is_proven(now_ms)
+        limit = self._config.in_flight if is_known else 1
         if lane.must_resend:
             # No more than a broker remembers: a split may have made more.
             sending += lane.in_flight[:limit]
@@ -287,15 +285,9 @@ class ProducerCore:
             lane.number(batch)
             sending.append(batch)
             size_bytes += len(batch.payload)
+        for batch in sending:
+            batch.outstanding = True
         return sending
-
-    def _in_flight_limit(self, lane: Lane, now_ms: int) -> int:
-        if not self._config.idempotent:
-            return self._config.in_flight
-        # A log that does not know the producer takes any first sequence: the second batch, too,
-        # should the first be refused. So the first one goes alone until it is acknowledged.
-        known = lane.proven_ms is not None and now_ms - lane.proven_ms < PROOF_MS
-        return self._config.in_flight if known else 1
 
     def _has_identity(self, lane: Lane) -> bool:
         """Settle under which producer id and epoch the lane goes on; False: wait for an id."""
@@ -327,8 +319,22 @@ class ProducerCore:
         batch = lane.queue[0]
         if batch.body is None and not self._encode(lane, batch, now_ms, wall_ms):
             return None
+        size_bytes = batch.encoded().batch_size_bytes
+        if size_bytes > (limit_bytes := self.max_message_bytes or size_bytes):
+            self._make_fit(lane, batch, limit_bytes)
+            return self._next_batch(lane, now_ms, wall_ms)
         lane.queue.popleft()
         return batch
+
+    def _make_fit(self, lane: Lane, batch: Batch, limit_bytes: int) -> None:
+        """Put halves in the place of a batch that no connection would carry, or end it."""
+        batch.seal(seal_batch(batch.encoded()))
+        if parts := split_batch(batch, self._config.compression):
+            lane.queue.popleft()
+            lane.queue.extendleft(reversed(parts))
+            self._replace_deadline(lane, batch, parts)
+        else:
+            self._end(lane, batch, too_large(batch, limit_bytes))
 
     def _encode(self, lane: Lane, batch: Batch, now_ms: int, wall_ms: int) -> bool:
         columns = batch.take_columns(wall_ms)
@@ -414,10 +420,13 @@ class ProducerCore:
         if not parts:
             return False
         lane.replace(batch, parts)
+        self._replace_deadline(lane, batch, parts)
+        return True
+
+    def _replace_deadline(self, lane: Lane, batch: Batch, parts: Iterable[Batch]) -> None:
         self._cancel_deadline(batch)
         for part in parts:
             self._set_deadline(lane, part)
-        return True
 
     def _set_deadline(self, lane: Lane, batch: Batch) -> None:
         batch.timer = self._timers.at(batch.deadline_ms, lambda now: self._expire(lane, batch, now))

@@ -9,6 +9,7 @@ Invariants:
 """
 
 from ringlog.client.batch import Batch
+from ringlog.client.errors import RecordTooLarge
 from ringlog.storage.record_codec import Record, decode_records, encode_body
 
 
@@ -24,6 +25,16 @@ def split_batch(batch: Batch, compression: str | None) -> tuple[Batch, ...]:
     batch.payload = b""
     batch.body = None
     return parts
+
+
+def too_large(batch: Batch, limit_bytes: int) -> RecordTooLarge:
+    """The error of a batch that is never sent: its one record exceeds what brokers take in."""
+    return RecordTooLarge(
+        f"{batch.topic}-{batch.partition}: the record takes {batch.encoded().batch_size_bytes} "
+        f"bytes as a batch, the brokers take at most {limit_bytes}; it was not sent",
+        hint="raise max_message_bytes of the brokers, or store the value elsewhere and send a "
+        "reference",
+    )
 
 
 def _part(batch: Batch, records: list[Record], compression: str | None) -> Batch:

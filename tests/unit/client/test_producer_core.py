@@ -16,7 +16,8 @@ from ringlog.client.errors import (
     StaleTopic,
     UnknownTopic,
 )
-from ringlog.client.producer_core import EMPTY_SLOT_GRACE_MS, PROOF_MS, TURN_BYTES
+from ringlog.client.lane import PROOF_MS
+from ringlog.client.producer_core import EMPTY_SLOT_GRACE_MS, TURN_BYTES
 from ringlog.client.requests import Answer
 from ringlog.storage.record_codec import decode_records
 from tests.unit.client.producer_world import LOST, World, header

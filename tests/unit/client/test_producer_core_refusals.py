@@ -1,7 +1,16 @@
 """What the producer core makes of a partition that cannot take its batches."""
 
-from ringlog.client.errors import BrokerStopping, DeadlineExceeded, PartitionDamaged
-from tests.unit.client.producer_world import World
+from ringlog.client.errors import (
+    BrokerStopping,
+    DeadlineExceeded,
+    PartitionDamaged,
+    RecordTooLarge,
+)
+from ringlog.client.messages import ProduceRequest, ProduceResponse, ProduceResult
+from ringlog.client.producer_effects import Produce
+from ringlog.client.requests import Answer
+from ringlog.storage.record_codec import decode_records
+from tests.unit.client.producer_world import World, header
 
 
 def test_a_damaged_partition_ends_its_batches_once_a_broker_has_said_so_again() -> None:
@@ -50,3 +59,34 @@ def test_what_passes_is_waited_for_and_named() -> None:
     error = world.error_of(batch)
     assert type(error) is DeadlineExceeded
     assert "moving" in error.cause
+
+
+def test_a_record_no_connection_would_carry_is_never_sent() -> None:
+    world = World(batch_size=4)
+    world.proven()
+    world.core.max_message_bytes = 300
+    big, small = world.open(b"x" * 400), world.open(b"y")
+    assert isinstance(world.error_of(big), RecordTooLarge)
+    world.wait(200)
+    assert world.take().batches == [small]
+
+
+def test_a_batch_no_connection_would_carry_leaves_in_parts_and_each_once() -> None:
+    world = World(batch_size=4)
+    world.proven()
+    world.core.max_message_bytes = 300
+    batch = world.open(b"a" * 100, b"b" * 100, b"c" * 400, b"d" * 100)
+    sent = [part for produce in world.sent for part in produce.batches]
+    world.sent.clear()
+    assert [len(decode_records(part.payload)) for part in sent] == [2, 1]
+    assert all(len(part.payload) <= 300 for part in sent)
+    assert [header(part).base_sequence for part in sent] == [1, 3]
+    for index, part in enumerate(sent):
+        world.core.on_produced(
+            Produce(1, ProduceRequest(-1, 1, []), [part], 1),
+            Answer(ProduceResponse([ProduceResult(10 + 2 * index, 0)])),
+            world.now_ms,
+        )
+        world.turn()
+    assert batch.done
+    assert world.sent == []
