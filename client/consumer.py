@@ -324,7 +324,7 @@ class Consumer:
     # -- Positions ---------------------------------------------------------------------------
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at `offset`. An offset that is gone is reported by the next poll."""
+        """Go on at `offset`. One outside the log is reported by the next poll."""
         check_number("offset", offset, 0, 2**63 - 1)
         with self._changed:
             slot = self._slot(topic, partition)

@@ -27,7 +27,8 @@ class ConsumerConfig:
     """Must be left out: the consumer reads all partitions it is given and commits nothing."""
     auto_offset_reset: OffsetReset = "latest"
     """Where a new assignment starts, and where reading goes on when an offset is gone: earliest,
-    latest, or none (start at the earliest; a gone offset is an error)."""
+    latest, or none (start at the earliest; a gone offset is an error). After an offset behind the
+    end it goes on at the end, with a warning, whichever of the two: nothing is read twice."""
     fetch_min_bytes: int = 1
     """An answer may wait until so much can be read."""
     fetch_max_wait_ms: int = 500

@@ -10,7 +10,7 @@ Invariants:
     FE2 What is buffered and what is asked for stay within `buffer_bytes`; over it goes only what
         makes the first batch of an answer fit. What is buffered of a paused partition makes
         room for the others.
-    FE3 A position never jumps in silence: each jump is a `Lost` event or an error. A start at
+    FE3 A position never jumps in silence: each jump is an event or an error. A start at
         the earliest that lost a race is no jump: nothing was read yet.
     FE4 An error halts its own partition and is raised once; the others go on.
     FE5 A topic that was deleted and made again is never read on by the old one's positions:
@@ -64,15 +64,19 @@ RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class Lost(NamedTuple):
-    """Records that could not be read: [`from_offset`, `to_offset`) is gone.
-
-    With `to_offset` below `from_offset` the offset asked for lay behind the end, and reading
-    goes on at `to_offset`.
-    """
+    """Records that could not be read: [`from_offset`, `to_offset`) is gone."""
 
     partition: TopicPartition
     from_offset: int
     to_offset: int
+
+
+class BehindEnd(NamedTuple):
+    """`offset` lay behind the end of the log: nothing was lost, reading goes on at `end`."""
+
+    partition: TopicPartition
+    offset: int
+    end: int
 
 
 class Outgoing(NamedTuple):
@@ -114,7 +118,7 @@ class Fetcher:
         self._backoff = backoff
         self._rng = rng
         self.slots: dict[TopicPartition, Slot] = {}
-        self.lost: list[Lost] = []
+        self.lost: list[Lost | BehindEnd] = []
         """Events not yet reported, oldest first."""
         self.stale_topics: set[str] = set()
         """Topics whose metadata should be asked for again."""
@@ -396,11 +400,16 @@ class Fetcher:
             self._pause(slot, error, now_ms)
             return
         reset = RESETS[self._reset]
-        if reset is None or slot.log_start < 0:
+        if reset is None or min(slot.log_start, slot.high_watermark) < 0:
             slot.halt(error)
             return
-        target = slot.log_start if reset == EARLIEST else slot.high_watermark
-        self.lost.append(Lost(slot.partition, slot.fetch_from, target))
+        if slot.fetch_from > slot.high_watermark:
+            # Not the start, whatever the reset: that would hand out everything once more.
+            target = slot.high_watermark
+            self.lost.append(BehindEnd(slot.partition, slot.fetch_from, target))
+        else:
+            target = slot.log_start if reset == EARLIEST else slot.high_watermark
+            self.lost.append(Lost(slot.partition, slot.fetch_from, target))
         # Records fetched before stay: they lie below the gap, and the position follows them.
         slot.fetch_from = target
         if not slot.chunks:

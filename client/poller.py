@@ -20,7 +20,7 @@ from ringlog.client.connection import monotonic_ms
 from ringlog.client.consumer_config import Deserializer
 from ringlog.client.errors import InvalidArgument
 from ringlog.client.fetch_agent import Callback, FetchAgent
-from ringlog.client.fetcher import Lost
+from ringlog.client.fetcher import BehindEnd, Lost
 from ringlog.client.hand_out import HandOut
 from ringlog.client.record import Record
 
@@ -126,7 +126,12 @@ class Poller:
         while True:
             with self._agent.changed:
                 if self._fetcher.lost:
-                    call = partial(self._on_lost, self._fetcher.lost.pop(0))
+                    event = self._fetcher.lost.pop(0)
+                    call = (
+                        partial(self._on_lost, event)
+                        if isinstance(event, Lost)
+                        else partial(_warn_behind_end, event)
+                    )
                 elif self._agent.gained:
                     gained, self._agent.gained = self._agent.gained, []
                     call = partial(self.on_assign or _nobody, gained)
@@ -140,13 +145,8 @@ def _nobody(_partitions: object) -> None:
 
 
 def _warn_lost(event: Lost) -> None:
-    partition, start, end = event
-    if end < start:
-        log.warning("%s: offset %d lies behind the end, reading goes on at %d", *event)
-    else:
-        log.warning(
-            "%s: offsets %d to %d (exclusive) were deleted before they were read",
-            partition,
-            start,
-            end,
-        )
+    log.warning("%s: offsets %d to %d (exclusive) were deleted before they were read", *event)
+
+
+def _warn_behind_end(event: BehindEnd) -> None:
+    log.warning("%s: offset %d lies behind the end, reading goes on at %d", *event)

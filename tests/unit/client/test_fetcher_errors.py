@@ -18,7 +18,7 @@ from ringlog.client.errors import (
     UnknownTopic,
 )
 from ringlog.client.fetch_slot import SlotState
-from ringlog.client.fetcher import Lost
+from ringlog.client.fetcher import BehindEnd, Lost
 from ringlog.client.messages import (
     EARLIEST,
     FetchResult,
@@ -76,13 +76,14 @@ def test_a_gone_offset_is_an_error_with_reset_none() -> None:
     assert world.offsets() == [8, 9]
 
 
-@pytest.mark.parametrize(("reset", "goes_on_at"), [("earliest", 0), ("latest", 10)])
-def test_an_offset_behind_the_end_is_an_event_too(reset: str, goes_on_at: int) -> None:
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_an_offset_behind_the_end_loses_nothing_and_reads_nothing_twice(reset: str) -> None:
     world = ready(reset=reset)
     world.fetcher.seek(world.slot(), 50)
     world.go_on()
-    assert world.fetcher.lost == [Lost(TopicPartition("t", 0), 50, goes_on_at)]
-    assert world.offsets() == list(range(goes_on_at, 10))
+    assert world.fetcher.lost == [BehindEnd(TopicPartition("t", 0), 50, 10)]
+    assert world.slot().position == 10
+    assert world.offsets() == []
 
 
 def test_a_gone_offset_without_a_known_log_start_is_an_error() -> None:

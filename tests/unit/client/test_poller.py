@@ -1,14 +1,15 @@
 """Taking out, waiting and reporting; one thread unless the test is about two."""
 
 import logging
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from ringlog.client.connection import monotonic_ms
 from ringlog.client.errors import ClientClosed, DeserializationFailed, PartitionDamaged
-from ringlog.client.fetcher import Lost
+from ringlog.client.fetcher import BehindEnd, Lost
 from ringlog.client.hand_out import Sink
 from ringlog.client.poller import Poller
 from ringlog.storage.types import TopicPartition
@@ -216,7 +217,7 @@ def test_an_event_alone_does_not_end_the_wait() -> None:
 
 def test_without_a_callback_a_lost_range_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     world = PollerWorld()
-    world.fetcher.lost += [Lost(world.place(), 3, 7), Lost(world.place(), 90, 10)]
+    world.fetcher.lost += [Lost(world.place(), 3, 7), BehindEnd(world.place(), 90, 10)]
     with caplog.at_level(logging.WARNING):
         world.poll()
     assert [one.getMessage() for one in caplog.records] == [
@@ -266,10 +267,20 @@ def test_polling_inside_a_deserializer_is_refused() -> None:
         world.poll()
 
 
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Threads switch as often as they can, so that a missing lock shows."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_threads")
 def test_threads_that_poll_and_iterate_get_each_record_once() -> None:
     world = PollerWorld()
-    world.leader.append(0, 3_000)
-    world.run()
+    for _ in range(30):
+        world.leader.append(0, 100)
     seen: list[int] = []
 
     def poll() -> None:
