@@ -1,6 +1,9 @@
 """What the driver of one partition asks of the disk, done by the threads of the shell.
 
 Owns nothing but the hand-over. Must not know what a job writes, nor when one is due.
+
+Invariants:
+    SD1 Each call is answered once, by the shell, and never inside the call itself.
 """
 
 from collections.abc import Callable
