@@ -153,7 +153,7 @@ def _signature(source: str, node: ast.FunctionDef) -> str:
     if ast.get_docstring(node) is None:
         raise ValueError(f"{node.name} has no docstring")
     text = "\n".join(source.splitlines()[first - 1 : last.end_lineno])
-    return textwrap.dedent(re.sub(r"  # noqa: .*", "", text))
+    return textwrap.dedent(re.sub(r"  [#] noqa: .*", "", text))
 
 
 def _origin(cls: type) -> list[str]:
