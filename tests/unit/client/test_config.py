@@ -99,4 +99,4 @@ def test_check_number(value: object) -> None:
 @pytest.mark.parametrize("name", ["\udcff", b"x", 7])
 def test_a_client_id_that_cannot_travel_is_refused(name: object) -> None:
     with pytest.raises(InvalidArgument, match="client_id"):
-        ClientConfig(("a:1",), client_id=name)  # type: ignore[arg-type]
+        ClientConfig(("a:1",), client_id=name)  # type: ignore[arg-type]  # no text on purpose

@@ -269,7 +269,7 @@ def test_a_request_that_cannot_be_encoded_ends_alone() -> None:
     with ScriptedBroker({"t": 1}) as broker:
         client = client_of(broker.address)
         for name in ("\udcff", 2**70):
-            bad = client.call(ANY_BROKER, MetadataRequest([name]))  # type: ignore[list-item]
+            bad = client.call(ANY_BROKER, MetadataRequest([name]))  # type: ignore[list-item]  # on purpose
             assert isinstance(bad.error, InvalidArgument)
             assert not bad.sent
         assert client.call(ANY_BROKER, ID).error is None
