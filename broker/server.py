@@ -169,7 +169,8 @@ class Server:
             self._note_failure(error)
         finally:
             self._take_apart()
-            _log.info("stopped" if self.failure is None else "stopped by a failure")
+            if self.failure is None:
+                _log.info("stopped")  # a failure has its own line
             self._ready.set()
         return self._exit_code
 

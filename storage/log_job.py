@@ -166,7 +166,7 @@ class Truncate:
         file = active.file(disk.place)
         if self._shortened:
             # Afterwards nobody could tell whose bytes they were.
-            active.check(disk.place)
+            active.check(disk.place, self._replay_with)
             disk.remove_caches(active.base_offset)
             file.truncate(self._mark.position_bytes)
         file.sync()

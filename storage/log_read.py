@@ -113,7 +113,7 @@ class ReadPlan:
         if segment.unchecked is not None:
             if cached_only:
                 return None
-            segment.check(place)
+            segment.check(place, self._epoch_at)
         file, index = segment.file_if_open(), segment.index_if_loaded()
         if file is None or index is None:
             if cached_only:

@@ -54,7 +54,7 @@ def note_producers(
     Raises:
         DamagedLog: a batch or the whole segment is damaged.
     """
-    segment.check(place)
+    segment.check(place, epoch_at)
     batches = scan_batches(
         segment.file(place),
         begin=0,

@@ -14,6 +14,7 @@ Invariants:
     G4  What another process wrote is `unchecked` until a worker has compared it with the CRC
         in its seal, or, for the active segment, with the one that a clean stop left beside
         the index. After a crash the active segment has none: its batches are checked alone.
+        A file that is both exchanged and damaged is served up to its damage.
 """
 
 import threading
@@ -22,7 +23,7 @@ from typing import Final
 import msgspec
 from crc32c import crc32c
 
-from ringlog.storage.batch_scan import EpochAt, scan_batches
+from ringlog.storage.batch_scan import BrokenChain, EpochAt, scan_batches
 from ringlog.storage.errors import DamagedLog, FileMissing
 from ringlog.storage.files import Directory, File
 from ringlog.storage.index import Coverage, SparseIndex, decode_index
@@ -164,19 +165,42 @@ class Segment:
         short.unchecked = self.unchecked
         return short
 
-    def check(self, place: Place) -> None:
+    def check(self, place: Place, epoch_at: EpochAt | None) -> None:
         """Compare the file with what it has to hold, unless that was done. On a worker.
 
+        Args:
+            place: of the partition.
+            epoch_at: of the Raft log, to tell a damaged batch from another file; None: any
+                difference is refused.
+
         Raises:
-            DamagedLog: it holds something else.
+            DamagedLog: it holds something else, batch by batch as good as ours.
             ReadFailed: the disk cannot give it back.
         """
         expected = self.unchecked
         if expected is None:
             return
-        if not expected.holds(self.file(place), place.seed):
+        if not expected.holds(self.file(place), place.seed) and (
+            epoch_at is None or self._has_good_batches(place, expected, epoch_at)
+        ):
             raise other_bytes(place, self.base_offset, expected.next_offset)
+        # A batch that fails its own check explains the difference: readers meet it where it is.
         self.unchecked = None
+
+    def _has_good_batches(self, place: Place, expected: ExpectedBytes, epoch_at: EpochAt) -> bool:
+        batches = scan_batches(
+            self.file(place),
+            begin=0,
+            end=expected.size_bytes,
+            first_offset=self.base_offset,
+            epoch_at=epoch_at,
+        )
+        try:
+            for _ in batches:
+                pass
+        except BrokenChain:
+            return False
+        return True
 
     def file(self, place: Place) -> File:
         """Its open file. On a worker: the first call opens it."""

@@ -58,7 +58,7 @@ class Searched(msgspec.Struct, frozen=True):
         return None
 
     def _search_segment(self, segment: Segment, timestamp_ms: int) -> tuple[Offset, int] | None:
-        segment.check(self.place)
+        segment.check(self.place, self.epoch_at)
         was_loaded = segment.index_if_loaded() is not None
         index = segment.index(self.place, self.epoch_at)
         if not was_loaded:

@@ -18,7 +18,7 @@ from ringlog.storage.log_config import LogConfig
 from ringlog.storage.partition_identity import PartitionIdentity
 from ringlog.storage.producer_replay import PRODUCER_CACHES
 from ringlog.storage.raft_log import EntryKind
-from ringlog.storage.record_batch import read_header
+from ringlog.storage.record_batch import HEADER_SIZE, read_header
 from ringlog.storage.record_codec import encode_batch
 from ringlog.storage.recovery import OpenedLog, create_partition, open_partition_log
 from ringlog.storage.segment import CACHE_SUFFIXES, LOG_SUFFIX, segment_name
@@ -311,3 +311,22 @@ def test_a_read_that_fails_leaves_the_comparison_for_the_next() -> None:
     with pytest.raises(DamagedLog, match="or damaged"):
         log.read(SEALED, 1, end=Offset(COUNT))
     assert log.read(SEALED, 1, end=Offset(COUNT)) is not None
+
+
+@pytest.mark.parametrize("base", [SEALED, ACTIVE])
+def test_a_damaged_batch_is_told_where_it_is_and_the_good_ones_before_it_are_served(
+    base: Offset,
+) -> None:
+    disk = stopped().image()
+    name = f"{directory_name(0)}/{segment_name(base)}"
+    whole = disk.durable_bytes(name)
+    assert whole is not None
+    second = read_header(whole).size_bytes
+    disk.damage(name, second + HEADER_SIZE, bytes([whole[second + HEADER_SIZE] ^ 1]))
+    log = open_log(disk, 0).log
+    first = log.read(base, 1, end=Offset(COUNT))
+    assert first is not None
+    assert first.data == whole[:second]
+    with pytest.raises(DamagedLog) as caught:
+        log.read(first.next_offset, 1, end=Offset(COUNT))
+    assert (caught.value.position, caught.value.first_offset) == (second, first.next_offset)

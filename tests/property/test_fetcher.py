@@ -10,7 +10,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringlog.client.fetcher import Fetcher, FetchLimits, Outgoing
+from ringlog.client.fetcher import Fetcher, FetchLimits, Lost, Outgoing
 from ringlog.client.hand_out import HandOut
 from ringlog.client.messages import EARLIEST
 from ringlog.client.record import Record
@@ -37,6 +37,7 @@ class Reader:
         records: list[Record] = []
         assert self.hand_out.take(count, records.extend) == len(records) <= count
         for event in self.fetcher.lost:
+            assert isinstance(event, Lost), "nobody seeks behind the end here"
             self.gaps.add((event.partition.partition, event.from_offset, event.to_offset))
         self.fetcher.lost.clear()
         for record in records:

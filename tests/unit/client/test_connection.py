@@ -316,7 +316,7 @@ def test_an_io_thread_that_fails_wakes_everybody_at_once(place: str) -> None:
             client.post(fail)
         case "callback":
             client.submit(Request(AtAddress("a:1"), ID, timeout_ms=1, on_done=fail))
-        case "routing":
+        case _:
             # Half routed: it stands in no queue.
             client.post(lambda _: setattr(client.session, "_route", fail))
             client.submit(Request(ANY_BROKER, ID, timeout_ms=60_000, on_done=on_done))
