@@ -418,8 +418,8 @@ class Partitions:
     def _warn_full(self, text: str) -> None:
         if self.space.is_warning_due(self.shell.monotonic_ms()):
             _log.warning(
-                "%s (%s has %s bytes free; free some space there: while less than "
-                "disk_reserve_bytes is free, records are refused but deleting still works)",
+                "%s (%s has %s bytes free; free some space there: below disk_reserve_bytes "
+                "records are refused, and with nothing free deleting is too)",
                 text,
                 self.files.path,
                 self.space.free_bytes,
