@@ -21,6 +21,9 @@ from tests.unit.client.fetch_world import Leader, metadata_of
 LARGEST_BATCH_BYTES = 200
 """Of eight short records."""
 
+ROUNDS_TO_THE_END = 2_000
+"""Far more than the longest log has batches."""
+
 
 class Reader:
     """An application that knows what it must see next."""
@@ -61,8 +64,11 @@ class Reader:
         self.next[number] = record.offset + 1
 
 
-def check_memory(fetcher: Fetcher, limits: FetchLimits) -> None:
+def check_memory(fetcher: Fetcher, limits: FetchLimits, due: list[Outgoing]) -> None:
     """Over the bound goes only what makes the first batch of an answer fit, once a partition."""
+    if any(request.max_bytes for request in due):
+        # Nothing is asked for that has no room.
+        assert fetcher.buffered_bytes + fetcher.asked_bytes <= limits.buffer_bytes
     slots = fetcher.slots.values()
     buffered = sum(len(chunk.data) for slot in slots for chunk in slot.chunks)
     assert fetcher.buffered_bytes == buffered
@@ -85,8 +91,9 @@ def test_every_record_once_and_in_order(seed: int, partitions: int, partition_by
     for step in range(400):
         calm = step >= 250
         now_ms += draw.randrange(20)
-        under_way += fetcher.turn(now_ms, metadata)
-        check_memory(fetcher, limits)
+        due = fetcher.turn(now_ms, metadata)
+        under_way += due
+        check_memory(fetcher, limits, due)
         slot = fetcher.slots[TopicPartition("t", draw.randrange(partitions))]
         number = slot.partition.partition
         match draw.randrange(8):
@@ -111,7 +118,9 @@ def test_every_record_once_and_in_order(seed: int, partitions: int, partition_by
                 pass
     for slot in fetcher.slots.values():
         slot.paused = False
-    while not all(slot.position == leader.end[at.partition] for at, slot in fetcher.slots.items()):
+    for _ in range(ROUNDS_TO_THE_END):
+        if all(slot.position == leader.end[at.partition] for at, slot in fetcher.slots.items()):
+            break
         now_ms += 60
         under_way += fetcher.turn(now_ms, metadata)
         assert under_way or fetcher.next_chunk(), "nothing is asked for and nothing is buffered"
@@ -119,6 +128,8 @@ def test_every_record_once_and_in_order(seed: int, partitions: int, partition_by
             fetcher.on_answer(request, leader.answer(request), now_ms)
         under_way.clear()
         reader.take(50)
+    else:
+        raise AssertionError("it does not come to the end")
     for number in range(partitions):
         assert max(reader.next.get(number, 0), leader.start[number]) == leader.end[number]
     assert fetcher.next_chunk() is None
