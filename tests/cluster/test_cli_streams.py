@@ -147,17 +147,17 @@ def test_a_broker_killed_meanwhile_costs_and_doubles_no_record(broker: CliBroker
 
 
 def test_a_waiting_client_that_leaves_is_no_warning_of_the_broker(broker: CliBroker) -> None:
-    with running("consume", "lines", "-b", broker.address) as consuming:
-        with Admin(broker.address) as admin:
-            admin.describe_cluster()
-        assert consuming.poll() is None
-        broker.output_of("produce", "lines", stdin=b"one\n")
+    broker.output_of("produce", "lines", stdin=b"one\n")
+    with running("consume", "lines", "--from-beginning", "-b", broker.address) as consuming:
         assert consuming.stdout is not None
         assert consuming.stdout.readline() == b"one\n"
+        # It has asked for more: the next record is there at once.
+        broker.output_of("produce", "lines", stdin=b"two\n")
+        assert consuming.stdout.readline() == b"two\n"
         consuming.send_signal(signal.SIGINT)
         assert finish(consuming)[0] == 130
-    broker.output_of("produce", "lines", stdin=b"two\n")
-    assert "WARNING" not in broker.log()
+    broker.output_of("produce", "lines", stdin=b"three\n")
+    assert "WARNING" not in broker.log(), broker.log()
 
 
 def on_a_terminal(*typed: str) -> tuple[int, bytes, bytes]:
