@@ -238,7 +238,7 @@ class RealDirectory:
                 path.lstat()
                 return True
         except FileMissing:
-            pass
+            return False  # an answer here, not a failure
         return False
 
     def open(self, name: str, *, create: bool = False) -> RealFile:
